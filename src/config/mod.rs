@@ -1,0 +1,5 @@
+//! Floor 1: configuration.
+
+pub mod settings;
+
+pub use settings::Settings;

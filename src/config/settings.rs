@@ -1,0 +1,298 @@
+//! The effective configuration, typed and already checked.
+//!
+//! Nothing here reads a file or the environment: `config::load` does, and hands over a [`Settings`]
+//! that every other part may believe. Each field is a key of `config/default.toml`, where its
+//! sentence stands.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::base::secret::Secret;
+use crate::domain::effect::EffectRule;
+use crate::domain::operation::Kind;
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `[server]`: the public listener.
+    pub server: Server,
+    /// `[admin]`: the operator's listener.
+    pub admin: Admin,
+    /// `[hooks]`: what every delivery must carry.
+    pub hooks: Hooks,
+    /// `[sources.NAME]`: who may deliver, and with which proofs.
+    pub sources: BTreeMap<String, Source>,
+    /// `[store]`
+    pub store: Store,
+    /// `[gemini]`
+    pub gemini: Gemini,
+    /// `[worker]`
+    pub worker: Worker,
+    /// `[reconcile]`
+    pub reconcile: Reconcile,
+    /// `[ledger]`
+    pub ledger: Ledger,
+    /// `[delivery]`: how effects are sent and given up.
+    pub delivery: Delivery,
+    /// `[[effects]]`
+    pub effects: Vec<Effect>,
+    /// `[alerts]`
+    pub alerts: Alerts,
+    /// `[log]`
+    pub log: Log,
+}
+
+/// `[server]`
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// `listen`
+    pub listen: SocketAddr,
+    /// `header_timeout`
+    pub header_timeout: Duration,
+    /// `body_timeout`
+    pub body_timeout: Duration,
+    /// `max_body`, bytes
+    pub max_body: u64,
+    /// `max_connections`
+    pub max_connections: usize,
+    /// `max_connections_per_address`
+    pub max_connections_per_address: usize,
+    /// `max_in_flight`: deliveries being handled at once
+    pub max_in_flight: usize,
+    /// `trusted_proxies`: networks whose forwarding headers count
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// `stop_timeout`: how long a graceful stop may take
+    pub stop_timeout: Duration,
+    /// `public_url`: the address of `/hooks` as the provider sees it, for printed URLs
+    pub public_url: Option<Url>,
+}
+
+/// `[admin]`
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// `listen`
+    pub listen: SocketAddr,
+    /// `token`; without one only a loopback address may be listened on, and the API refuses
+    pub token: Option<Secret>,
+}
+
+/// `[hooks]`
+#[derive(Debug, Clone)]
+pub struct Hooks {
+    /// `path_token`
+    pub path_token: Option<Secret>,
+    /// `shared_secret`
+    pub shared_secret: Option<Secret>,
+    /// `tolerance`: how far a signed timestamp may be from now, either way
+    pub tolerance: Duration,
+    /// `dedupe_ttl`
+    pub dedupe_ttl: Duration,
+    /// `max_waiting`: bytes of deliveries that may wait for their commit before the answer is 503
+    pub max_waiting: u64,
+}
+
+/// Which proofs a delivery must bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Require {
+    /// One valid proof is enough; a wrong one is refused all the same.
+    Any,
+    /// Every configured proof.
+    All,
+}
+
+/// `[sources.NAME]`
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// `require`
+    pub require: Require,
+    /// `shared_header`: accept `X-Hook-Secret`
+    pub shared_header: bool,
+    /// `signing_secrets`: Standard Webhooks secrets, decoded keys are made by `verify`
+    pub signing_secrets: Vec<Secret>,
+}
+
+/// `[store]`
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// `path`
+    pub path: PathBuf,
+    /// `readers`: read-only connections
+    pub readers: u32,
+    /// `min_free_disk`, bytes: below it the service is not ready
+    pub min_free_disk: u64,
+    /// `event_retention`: how long captured deliveries are kept
+    pub event_retention: Duration,
+}
+
+/// `[gemini]`
+#[derive(Debug, Clone)]
+pub struct Gemini {
+    /// `base_url`
+    pub base_url: Url,
+    /// `download_base_url`; the base URL when not set
+    pub download_base_url: Option<Url>,
+    /// `api_version`
+    pub api_version: String,
+    /// `api_key`; without one nothing is fetched
+    pub api_key: Option<Secret>,
+    /// `timeout` of one request, connection included
+    pub timeout: Duration,
+    /// `requests_per_second`; 0 is no cap
+    pub requests_per_second: u32,
+    /// `extra_headers` sent with every request; values are secrets
+    pub extra_headers: BTreeMap<String, Secret>,
+    /// `max_body`: largest operation body read, bytes
+    pub max_body: u64,
+}
+
+/// `[worker]`
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// `concurrency`: fetches at once
+    pub concurrency: usize,
+    /// `fresh_slots`: of these, how many reconciliation can never take
+    pub fresh_slots: usize,
+    /// `lease`: longer than `gemini.timeout`
+    pub lease: Duration,
+    /// `max_attempts`
+    pub max_attempts: u32,
+    /// `unresolved_ttl`: how long a delivery naming an unknown operation waits
+    pub unresolved_ttl: Duration,
+    /// `retry_first`, `retry_cap`: back-off of failed fetches
+    pub retry_first: Duration,
+    /// `retry_cap`
+    pub retry_cap: Duration,
+}
+
+/// `[reconcile]`
+#[derive(Debug, Clone)]
+pub struct Reconcile {
+    /// `interval` between turns
+    pub interval: Duration,
+    /// `grace` after registration before the first look
+    pub grace: Duration,
+    /// `check_min` between looks
+    pub check_min: Duration,
+    /// `check_max` between looks
+    pub check_max: Duration,
+    /// `stuck_after`: pending for longer alerts
+    pub stuck_after: Duration,
+    /// `stuck_after_by_kind.KIND`
+    pub stuck_after_by_kind: BTreeMap<Kind, Duration>,
+    /// `batch_size`: due operations taken in one turn
+    pub batch_size: u32,
+    /// `gone_after`: a Google-shaped 404 for this long closes as gone
+    pub gone_after: Duration,
+    /// `webhook_late_after`: when a settled operation without a delivery counts as rescued
+    pub webhook_late_after: Duration,
+}
+
+/// What to do with operations nobody registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unregistered {
+    /// Take them into the ledger when the API confirms them.
+    Adopt,
+    /// Keep the event, drop the work.
+    Ignore,
+}
+
+/// `[ledger]`
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    /// `unregistered`
+    pub unregistered: Unregistered,
+    /// `retention` after settling
+    pub retention: Duration,
+    /// `tombstone_retention`
+    pub tombstone_retention: Duration,
+}
+
+/// `[delivery]`
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// `concurrency`: effects sent at once
+    pub concurrency: usize,
+    /// `give_up_after`
+    pub give_up_after: Duration,
+    /// `retry_first`
+    pub retry_first: Duration,
+    /// `retry_cap`
+    pub retry_cap: Duration,
+    /// `lease` of a send; longer than the longest effect timeout
+    pub lease: Duration,
+}
+
+/// One `[[effects]]`: when it acts, and how.
+#[derive(Debug, Clone)]
+pub struct Effect {
+    /// `name`, `job_kind`, `on`, `ambiguous`
+    pub rule: EffectRule,
+    /// `kind` and the keys that belong to it
+    pub action: Action,
+    /// `timeout` of one attempt
+    pub timeout: Duration,
+}
+
+/// How an effect acts.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// `kind = "http"`
+    Http {
+        /// `url`
+        url: Url,
+        /// `secret`: signs by Standard Webhooks when set
+        secret: Option<Secret>,
+        /// `allow_private`: loopback and private addresses (never link-local)
+        allow_private: bool,
+        /// `headers` sent along; values are secrets
+        headers: BTreeMap<String, Secret>,
+    },
+    /// `kind = "results"`
+    Results {
+        /// `directory`
+        directory: PathBuf,
+    },
+    /// `kind = "command"`
+    Command {
+        /// `argv`: program and arguments, no shell
+        argv: Vec<String>,
+    },
+    /// `kind = "slack"`
+    Slack {
+        /// `webhook_url`: an incoming-webhook URL, itself a secret
+        webhook_url: Secret,
+        /// `allow_private`, for tests and relays
+        allow_private: bool,
+    },
+}
+
+/// `[alerts]`
+#[derive(Debug, Clone)]
+pub struct Alerts {
+    /// `to`: names of `http`, `slack` or `command` effects that also carry alerts
+    pub to: Vec<String>,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[log]`
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// `filter`, in `tracing-subscriber` directives
+    pub filter: String,
+    /// `format`
+    pub format: LogFormat,
+}

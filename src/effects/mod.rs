@@ -1,0 +1,1 @@
+//! Floor 3: side effects and alerts going out.

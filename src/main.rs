@@ -1,0 +1,3 @@
+//! The `hookledger` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Floor 4: from a verified delivery to a durable work item.

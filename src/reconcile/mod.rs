@@ -1,0 +1,1 @@
+//! Floor 4: finding what no webhook ever told.

@@ -1,0 +1,1 @@
+//! Floor 5: a fake Gemini API, as a state model behind HTTP.

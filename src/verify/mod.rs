@@ -1,0 +1,1 @@
+//! Floor 2: whether a delivery is genuine.
