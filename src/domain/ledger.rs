@@ -54,6 +54,10 @@ impl Told {
 
 /// One operation of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a record's columns, not a state machine"
+)]
 pub struct Operation {
     /// Ledger id (`UUIDv7`).
     pub id: Uuid,

@@ -18,6 +18,7 @@ use sqlx::{QueryBuilder, Row, SqliteConnection};
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
 use crate::domain::event::Verdict;
+use crate::domain::operation::Kind;
 
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
@@ -203,7 +204,7 @@ async fn queue(
             Some(json!([
                 operation.raw(),
                 operation.segment(),
-                operation.kind_hint().map(|k| k.as_str()),
+                operation.kind_hint().map(Kind::as_str),
                 d.reservation.map(|r| r.to_string()),
                 d.id.to_string(),
                 d.received_at.as_millis(),

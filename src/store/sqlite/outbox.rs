@@ -97,7 +97,7 @@ impl Store {
                     .bind(finished.then_some(now.as_millis()))
                     .execute(&mut *connection)
                     .await?;
-                    fenced("effects", record.id, done.rows_affected())?;
+                    fenced("effects", &record.id, done.rows_affected())?;
                     // An alert that cannot be delivered must not raise an alert about itself.
                     if record.operation_id.is_some() {
                         let subject = format!("effect/{}", record.id);

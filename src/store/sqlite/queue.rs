@@ -85,7 +85,7 @@ impl Store {
                     .bind(until)
                     .execute(connection)
                     .await?;
-                    fenced("work_queue", id, done.rows_affected())
+                    fenced("work_queue", &id, done.rows_affected())
                 })
             })
             .await
@@ -237,7 +237,7 @@ pub(super) async fn end_lease(
     .bind(held.epoch)
     .fetch_one(&mut *connection)
     .await?;
-    fenced("work_queue", held.id, u64::from(holds))?;
+    fenced("work_queue", &held.id, u64::from(holds))?;
     match close {
         Close::Done(outcome) => {
             sqlx::query(

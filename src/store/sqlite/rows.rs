@@ -35,7 +35,7 @@ pub(super) use select_operations;
 fn bad(
     table: &'static str,
     column: &'static str,
-    row: impl ToString,
+    row: &impl ToString,
 ) -> impl FnOnce() -> StoreError {
     let row = row.to_string();
     move || StoreError::Inconsistent { table, column, row }
@@ -108,7 +108,7 @@ pub(super) fn uuid(
     column: &'static str,
     text: &str,
 ) -> Result<Uuid, StoreError> {
-    text.parse().map_err(|_| bad(table, column, text)())
+    text.parse().map_err(|_| bad(table, column, &text)())
 }
 
 pub(super) fn lease(row: &SqliteRow) -> Result<Lease, StoreError> {
@@ -125,7 +125,7 @@ pub(super) fn lease(row: &SqliteRow) -> Result<Lease, StoreError> {
             .map(|r| uuid(T, "reservation", &r))
             .transpose()?,
         reason: Reason::from_word(&row.get::<String, _>("reason"))
-            .ok_or_else(bad(T, "reason", id))?,
+            .ok_or_else(bad(T, "reason", &id))?,
         created_at: at(row.get("created_at_ms")),
         attempts: count(row, "attempts"),
         failures: count(row, "failures"),
@@ -139,9 +139,9 @@ pub(super) fn work(row: &SqliteRow) -> Result<WorkRecord, StoreError> {
         id,
         operation: row.get("ref_key"),
         reason: Reason::from_word(&row.get::<String, _>("reason"))
-            .ok_or_else(bad(T, "reason", id))?,
+            .ok_or_else(bad(T, "reason", &id))?,
         state: WorkState::from_word(&row.get::<String, _>("state"))
-            .ok_or_else(bad(T, "state", id))?,
+            .ok_or_else(bad(T, "state", &id))?,
         created_at: at(row.get("created_at_ms")),
         available_at: at(row.get("available_at_ms")),
         attempts: count(row, "attempts"),
@@ -200,7 +200,7 @@ pub(super) fn event(row: &SqliteRow) -> Result<EventRecord, StoreError> {
 /// Says that an update carrying a lease must have changed its one row.
 pub(super) fn fenced(
     table: &'static str,
-    row: impl ToString,
+    row: &impl ToString,
     changed: u64,
 ) -> Result<(), StoreError> {
     if changed == 1 {

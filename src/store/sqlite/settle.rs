@@ -162,22 +162,7 @@ async fn apply(
     count_look(connection, &before, &look).await?;
     match &look.change {
         Change::Settle(settlement) => {
-            settle(connection, &before, &look, settlement, now).await?;
-            let settled = by_id(connection, id).await?;
-            let effects = planner.plan(&settled, Trigger::State(settled.state), now);
-            outbox::plan(
-                connection,
-                Some(&settled),
-                &effects,
-                now,
-                look.terms.give_up_at,
-                ids,
-            )
-            .await?;
-            for flag in ["overdue", "requires_action", "gone", "anomalous"] {
-                let subject = format!("operation/{id}/{flag}");
-                alerts::recover(connection, &subject, now, planner, ids).await?;
-            }
+            settle(connection, &before, &look, settlement, now, planner, ids).await?;
             return Ok(Applied::Settled(Box::new(by_id(connection, id).await?)));
         }
         Change::Running {
@@ -212,26 +197,9 @@ async fn apply(
             }
         }
         Change::NotFound { next_look_at } => {
-            sqlx::query(
-                "UPDATE operations SET next_check_at_ms = ?2, \
-                 not_found_since_ms = coalesce(not_found_since_ms, ?3) WHERE id = ?1",
-            )
-            .bind(id.to_string())
-            .bind(next_look_at.as_millis())
-            .bind(now.as_millis())
-            .execute(&mut *connection)
-            .await?;
+            not_found(connection, id, *next_look_at, now).await?;
         }
-        Change::Neither { next_look_at } => {
-            sqlx::query(
-                "UPDATE operations SET next_check_at_ms = ?2, neither_looks = neither_looks + 1, \
-                 not_found_since_ms = NULL WHERE id = ?1",
-            )
-            .bind(id.to_string())
-            .bind(next_look_at.as_millis())
-            .execute(&mut *connection)
-            .await?;
-        }
+        Change::Neither { next_look_at } => neither(connection, id, *next_look_at).await?,
         Change::Close {
             state,
             next_look_at,
@@ -250,6 +218,40 @@ async fn apply(
         }
     }
     Ok(Applied::Open(Box::new(by_id(connection, id).await?)))
+}
+
+async fn not_found(
+    connection: &mut SqliteConnection,
+    id: Uuid,
+    next_look_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET next_check_at_ms = ?2, \
+         not_found_since_ms = coalesce(not_found_since_ms, ?3) WHERE id = ?1",
+    )
+    .bind(id.to_string())
+    .bind(next_look_at.as_millis())
+    .bind(now.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn neither(
+    connection: &mut SqliteConnection,
+    id: Uuid,
+    next_look_at: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET next_check_at_ms = ?2, neither_looks = neither_looks + 1, \
+         not_found_since_ms = NULL WHERE id = ?1",
+    )
+    .bind(id.to_string())
+    .bind(next_look_at.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// The record a look is about, made now if the API has just confirmed it. `None`: pruned.
@@ -330,12 +332,15 @@ async fn count_look(
     Ok(())
 }
 
+/// The transition, its history, its outbox rows, and the alerts it ends.
 async fn settle(
     connection: &mut SqliteConnection,
     before: &Operation,
     look: &Look,
     settlement: &Settlement,
     now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
 ) -> Result<(), StoreError> {
     if !before.state.may_become(settlement.state) {
         return Err(StoreError::Inconsistent {
@@ -358,15 +363,17 @@ async fn settle(
     .execute(&mut *connection)
     .await?;
     let (state, cause) = (settlement.state.as_str(), look.reason.as_str());
-    log(
-        connection,
-        before.id,
-        now,
-        state,
-        cause,
-        Some(&settlement.body_hash),
-    )
-    .await
+    let detail = Some(settlement.body_hash.as_str());
+    log(connection, before.id, now, state, cause, detail).await?;
+    let settled = by_id(connection, before.id).await?;
+    let effects = planner.plan(&settled, Trigger::State(settled.state), now);
+    let give_up_at = look.terms.give_up_at;
+    outbox::plan(connection, Some(&settled), &effects, now, give_up_at, ids).await?;
+    for flag in ["overdue", "requires_action", "gone", "anomalous"] {
+        let subject = format!("operation/{}/{flag}", before.id);
+        alerts::recover(connection, &subject, now, planner, ids).await?;
+    }
+    Ok(())
 }
 
 async fn running(

@@ -49,7 +49,8 @@ struct Write {
 struct Arriving {
     delivery: NewDelivery,
     answer: oneshot::Sender<Result<Received, StoreError>>,
-    _room: tokio::sync::OwnedSemaphorePermit,
+    /// Given back once the commit returned.
+    room: tokio::sync::OwnedSemaphorePermit,
 }
 
 /// Which queue a write waits in.
@@ -186,7 +187,7 @@ impl Writer {
             .send(Arriving {
                 delivery,
                 answer,
-                _room: room,
+                room,
             })
             .map_err(|_| StoreError::Busy)?;
         told.await.unwrap_or(Err(StoreError::Busy))
@@ -376,7 +377,7 @@ impl Task {
         execute(&mut self.connection, "SAVEPOINT one").await?;
         let (deliveries, askers): (Vec<_>, Vec<_>) = arriving
             .into_iter()
-            .map(|a| (a.delivery, (a.answer, a._room)))
+            .map(|a| (a.delivery, (a.answer, a.room)))
             .unzip();
         let result = deliveries::insert(&mut self.connection, &deliveries).await;
         let answers: Vec<Answer> = match result {
@@ -394,7 +395,7 @@ impl Task {
                     .collect()
             }
             Err(error) => {
-                for (asker, _room) in askers {
+                for (asker, _) in askers {
                     drop(asker.send(Err(error.clone())));
                 }
                 self.note(&error);
