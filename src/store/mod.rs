@@ -194,6 +194,12 @@ impl Store {
         self.writer.broken().await
     }
 
+    /// Changes after every commit that may have made something due; loops wait on it. The value only
+    /// rises, so a commit between two looks at it is never missed.
+    pub fn news(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.writer.news()
+    }
+
     /// Bytes of deliveries that wait for their commit.
     pub fn waiting_bytes(&self) -> u64 {
         self.writer.waiting_bytes()

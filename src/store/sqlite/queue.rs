@@ -144,7 +144,7 @@ impl Store {
     pub async fn rescue_leases(&self, max_attempts: u32, all: bool) -> Result<u64, StoreError> {
         let (now, mono) = (self.clock.now(), monotonic_ms(self.clock.monotonic()));
         self.writer
-            .write("rescue leases", Lane::Front, move |connection| {
+            .write("rescue leases", Lane::Normal, move |connection| {
                 Box::pin(async move {
                     let lost: Vec<(i64, i64)> = sqlx::query_as(
                         "SELECT id, attempts FROM work_queue \

@@ -57,6 +57,8 @@ pub struct Settlement {
 /// What a look found.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
+    /// Nothing: it had settled before the look, and the API was not asked.
+    Nothing,
     /// It ended.
     Settle(Settlement),
     /// It goes on.
@@ -161,6 +163,7 @@ async fn apply(
     }
     count_look(connection, &before, &look).await?;
     match &look.change {
+        Change::Nothing => {}
         Change::Settle(settlement) => {
             settle(connection, &before, &look, settlement, now, planner, ids).await?;
             return Ok(Applied::Settled(Box::new(by_id(connection, id).await?)));

@@ -37,11 +37,14 @@ const MAX_GROUP: usize = 256;
 const MAX_WRITES: usize = 64;
 
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-type Run =
-    Box<dyn for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, (bool, Answer)> + Send>;
+type Run = Box<
+    dyn for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, (Result<(), StoreError>, Answer)>
+        + Send,
+>;
 
 struct Write {
     name: &'static str,
+    lane: Lane,
     run: Run,
     refuse: oneshot::Sender<StoreError>,
 }
@@ -71,6 +74,7 @@ pub(crate) struct Writer {
     room: Arc<Semaphore>,
     room_total: u32,
     broken: watch::Receiver<Option<String>>,
+    news: watch::Receiver<u64>,
     counters: Arc<Counters>,
 }
 
@@ -102,6 +106,7 @@ impl Writer {
         let (normal, normal_rx) = mpsc::channel(1024);
         let (deliveries, deliveries_rx) = mpsc::unbounded_channel();
         let (broken_tx, broken) = watch::channel(None);
+        let (news_tx, news) = watch::channel(0);
         let counters = Arc::new(Counters::default());
         // One permit a KiB: a semaphore counts to u32::MAX.
         let room_total = u32::try_from(max_waiting.div_ceil(1024))
@@ -116,6 +121,7 @@ impl Writer {
             normal: normal_rx,
             deliveries: deliveries_rx,
             broken: broken_tx,
+            news: news_tx,
             counters: Arc::clone(&counters),
             stop: group.clone(),
         };
@@ -127,6 +133,7 @@ impl Writer {
             room,
             room_total,
             broken,
+            news,
             counters,
         }
     }
@@ -149,7 +156,7 @@ impl Writer {
         let run: Run = Box::new(move |connection| {
             Box::pin(async move {
                 let result = write(connection).await;
-                let keep = result.is_ok();
+                let keep = result.as_ref().map(drop).map_err(StoreError::clone);
                 let answer: Answer = Box::new(move |commit| {
                     // The caller may be gone; the write is committed all the same.
                     drop(tell.send(commit.and(result)));
@@ -162,7 +169,12 @@ impl Writer {
             Lane::Normal => &self.normal,
         };
         queue
-            .send(Write { name, run, refuse })
+            .send(Write {
+                name,
+                lane,
+                run,
+                refuse,
+            })
             .await
             .map_err(|_| StoreError::Busy)?;
         match told.await {
@@ -207,6 +219,12 @@ impl Writer {
         }
     }
 
+    /// Changes after every commit that may have made something due: what a loop waits on. The value
+    /// only rises, so a commit between two looks at it is never missed.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.news.clone()
+    }
+
     /// Bytes of deliveries that wait for their commit, to the KiB.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         let free = u64::try_from(self.room.available_permits()).unwrap_or(u64::MAX);
@@ -224,6 +242,7 @@ struct Task {
     normal: mpsc::Receiver<Write>,
     deliveries: mpsc::UnboundedReceiver<Arriving>,
     broken: watch::Sender<Option<String>>,
+    news: watch::Sender<u64>,
     counters: Arc<Counters>,
     stop: Shutdown,
 }
@@ -238,6 +257,11 @@ struct Group {
 impl Group {
     fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.deliveries.is_empty()
+    }
+
+    /// Whether nothing in it can make anything due: only renewals and heartbeats.
+    fn is_quiet(&self) -> bool {
+        self.deliveries.is_empty() && self.writes.iter().all(|w| w.lane == Lane::Front)
     }
 }
 
@@ -299,6 +323,7 @@ impl Task {
             refuse(group, &error);
             return;
         }
+        let quiet = group.is_quiet();
         let mut answers: Vec<Answer> = Vec::new();
         let mut lost = None;
         for write in group.writes {
@@ -340,6 +365,9 @@ impl Task {
             self.counters
                 .grouped_deliveries
                 .fetch_add(size, Ordering::Relaxed);
+            if !quiet {
+                self.news.send_modify(|n| *n += 1);
+            }
         }
         for answer in answers {
             answer(end.clone());
@@ -363,10 +391,13 @@ impl Task {
                 let answer: Answer = Box::new(move |_| {
                     drop(refuse.send(StoreError::Database("the write panicked".to_owned())));
                 });
-                (false, answer)
+                (Err(StoreError::Busy), answer)
             }
         };
-        if !keep {
+        if let Err(error) = keep {
+            if matches!(error, StoreError::Broken(_)) {
+                self.note(&error);
+            }
             execute(&mut self.connection, "ROLLBACK TO one").await?;
         }
         execute(&mut self.connection, "RELEASE one").await?;
