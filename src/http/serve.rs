@@ -22,6 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -142,6 +143,8 @@ fn is_the_clients(error: &io::Error) -> bool {
     )
 }
 
+type Io = TokioIo<WriteDeadline<TcpStream>>;
+
 struct Connection {
     peer: SocketAddr,
     router: Router,
@@ -173,19 +176,9 @@ impl Connection {
         let ended = tokio::select! {
             ended = &mut connection => ended,
             () = self.stop.stopping() => {
-                std::pin::Pin::new(&mut connection).graceful_shutdown();
-                let first = tokio::time::timeout(FIRST_REQUEST_GRACE, &mut connection);
-                let ended = tokio::select! {
-                    ended = first => ended.ok(),
+                tokio::select! {
+                    ended = stop_gently(&mut connection, &asked) => ended,
                     () = self.stop.forced() => return,
-                };
-                match ended {
-                    Some(ended) => ended,
-                    None if asked.load(Ordering::Relaxed) == 0 => return,
-                    None => tokio::select! {
-                        ended = &mut connection => ended,
-                        () = self.stop.forced() => return,
-                    },
                 }
             }
         };
@@ -201,6 +194,30 @@ impl Connection {
             () = self.stop.forced() => {}
         }
     }
+}
+
+/// Ends a connection after the answer it owes. hyper closes one that has sent nothing yet at once,
+/// although its first request may be on its way: that one is left alone for a moment first.
+async fn stop_gently<S>(
+    connection: &mut http1::Connection<Io, S>,
+    asked: &AtomicU64,
+) -> hyper::Result<()>
+where
+    S: hyper::service::HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // A request is counted while the connection is polled, so the count is looked at after that.
+    let first_request =
+        std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *connection).poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if asked.load(Ordering::Relaxed) > 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+    if let Ok(Some(ended)) = tokio::time::timeout(FIRST_REQUEST_GRACE, first_request).await {
+        return ended;
+    }
+    std::pin::Pin::new(&mut *connection).graceful_shutdown();
+    connection.await
 }
 
 async fn answer(

@@ -174,26 +174,48 @@ async fn a_large_body_refused_early_still_sees_its_413() {
     let body = vec![b'x'; 3 * 1024 * 1024];
     for path in ["/refuse", "/capped"] {
         for framing in ["length", "chunked"] {
+            let head = if framing == "length" {
+                format!("Content-Length: {}", body.len())
+            } else {
+                "Transfer-Encoding: chunked".to_owned()
+            };
+            let mut request =
+                format!("POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n").into_bytes();
+            if framing == "chunked" {
+                request.extend_from_slice(format!("{:x}\r\n", body.len()).as_bytes());
+            }
+            request.extend_from_slice(&body);
+            if framing == "chunked" {
+                request.extend_from_slice(b"\r\n0\r\n\r\n");
+            }
             for turn in 0..20 {
-                let mut stream = server.connect().await;
-                let (head, body) = if framing == "length" {
-                    (format!("Content-Length: {}", body.len()), body.clone())
-                } else {
-                    let mut chunk = format!("{:x}\r\n", body.len()).into_bytes();
-                    chunk.extend_from_slice(&body);
-                    chunk.extend_from_slice(b"\r\n0\r\n\r\n");
-                    ("Transfer-Encoding: chunked".to_owned(), chunk)
-                };
-                let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n");
-                stream.write_all(head.as_bytes()).await.unwrap();
-                // A simple client: writes all it has, and only then looks at the answer.
-                stream.write_all(&body).await.unwrap();
-                let answer = read_until(&mut stream, "too_large").await;
+                let (address, request) = (server.address, request.clone());
+                let answer = tokio::task::spawn_blocking(move || simple_client(address, &request));
+                let answer = answer.await.unwrap();
                 let what = format!("{path} {framing} {turn}: {answer}");
                 assert!(answer.starts_with("HTTP/1.1 413"), "{what}");
                 assert!(answer.contains("connection: close"), "{what}");
             }
         }
+    }
+}
+
+/// A client on a thread of its own that writes all it has, and only then looks at the answer. Small
+/// buffers keep the kernel from taking the request whole before the server has seen any of it.
+fn simple_client(address: SocketAddr, request: &[u8]) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for part in request.chunks(16 * 1024) {
+        if let Err(error) = stream.write_all(part) {
+            return format!("(writing failed: {error})");
+        }
+        std::thread::yield_now();
+    }
+    let mut answer = String::new();
+    match stream.read_to_string(&mut answer) {
+        Ok(_) => answer,
+        Err(error) => format!("(reading failed: {error}) {answer}"),
     }
 }
 
@@ -403,6 +425,7 @@ async fn a_stop_finishes_what_is_asked_and_closes_the_rest() {
     };
     let server = Server::start(slow, settings()).await;
     let mut silent = server.connect().await;
+    let mut late = server.connect().await;
     let mut idle = server.connect().await;
     let ask = b"GET /hi HTTP/1.1\r\nHost: x\r\n\r\n";
     idle.write_all(ask).await.unwrap();
@@ -414,12 +437,17 @@ async fn a_stop_finishes_what_is_asked_and_closes_the_rest() {
 
     server.stop.begin();
     assert_eq!(read_to_end(&mut idle).await, "");
+    // Connected before the stop, asks a moment after it.
+    let ask = b"GET /hi HTTP/1.1\r\nHost: x\r\n\r\n";
+    late.write_all(ask).await.unwrap();
+    let answer = read_to_end(&mut late).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(read_to_end(&mut silent).await, "");
     leave.notify_one();
     let answer = read_to_end(&mut busy).await;
     assert!(answer.ends_with("done"), "{answer}");
     assert!(answer.contains("connection: close"), "{answer}");
-    drop((silent, idle, busy));
+    drop((silent, late, idle, busy));
     assert!(server.stop.drain(Duration::from_secs(5)).await);
     assert!(TcpStream::connect(server.address).await.is_err());
 }
