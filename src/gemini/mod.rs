@@ -4,6 +4,13 @@
 //! shapes stay in this room. A name reaches a URL only as an [`OperationName`] or a [`FileName`],
 //! both of which only their parsers can make.
 
+pub mod client;
+pub mod download;
+pub mod error;
+pub mod limit;
+pub mod text;
+pub mod wire;
+
 use std::fmt;
 use std::pin::Pin;
 use std::str::FromStr;
