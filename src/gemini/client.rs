@@ -197,25 +197,31 @@ impl HttpGemini {
         headers: HeaderMap,
         total: Option<Duration>,
     ) -> Result<Response, Fault> {
+        let headers = self.headers_for(&url, headers)?;
+        self.limit.wait().await;
+        let mut request = self.client.get(url).headers(headers);
+        if let Some(total) = total {
+            request = request.timeout(total);
+        }
+        request.send().await.map_err(|e| self.trouble(e))
+    }
+
+    /// `headers` and the credentials that `url`'s origin may see.
+    pub(super) fn headers_for(&self, url: &Url, headers: HeaderMap) -> Result<HeaderMap, Fault> {
         let Some(key) = &self.key else {
             return Err(Fault::KeyRefused {
                 what: "no API key is configured (gemini.api_key)".to_owned(),
             });
         };
-        self.limit.wait().await;
         let mut all = HeaderMap::new();
-        if self.base.is_origin_of(&url) {
+        if self.base.is_origin_of(url) {
             all.clone_from(&self.extra);
         }
         all.extend(headers);
-        if self.base.is_origin_of(&url) || self.download_base.is_origin_of(&url) {
+        if self.base.is_origin_of(url) || self.download_base.is_origin_of(url) {
             all.insert(API_KEY, key.clone());
         }
-        let mut request = self.client.get(url).headers(all);
-        if let Some(total) = total {
-            request = request.timeout(total);
-        }
-        request.send().await.map_err(|e| self.trouble(e))
+        Ok(all)
     }
 
     /// One API call: its body on 200-299, else the fault that the answer stands for.

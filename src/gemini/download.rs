@@ -5,7 +5,8 @@
 //!
 //! Design: redirects are followed by hand, at most [`MAX_REDIRECTS`] times, only to the configured
 //! download origin or over https to Google's file hosts or the base's own host. Whether the key goes
-//! along is decided for each hop anew by [`HttpGemini::send`], from the origin. A video may take
+//! along is decided for each hop anew by
+//! `HttpGemini::headers_for`, from the origin. A video may take
 //! longer than any total timeout, so only silence ends a stream.
 
 use futures_util::StreamExt;
@@ -93,4 +94,94 @@ fn location(answer: &Response) -> Option<String> {
         .get(header::LOCATION)
         .filter(|_| redirects)?;
     value.to_str().ok().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::clock::SystemClock;
+    use crate::base::secret::Secret;
+    use crate::config::settings;
+
+    fn client() -> HttpGemini {
+        let secret = || Secret::new("a-secret-of-the-operator");
+        let settings = settings::Gemini {
+            base_url: "https://gateway.example/proxy/".parse().unwrap(),
+            download_base_url: Some("https://files.example:8443".parse().unwrap()),
+            api_version: "v1beta".to_owned(),
+            api_key: Some(secret()),
+            timeout: Duration::from_secs(1),
+            requests_per_second: 0,
+            extra_headers: BTreeMap::from([("cf-aig-authorization".to_owned(), secret())]),
+            max_body: 1,
+        };
+        HttpGemini::new(&settings, Arc::new(SystemClock::new())).unwrap()
+    }
+
+    #[test]
+    fn redirects_lead_to_own_origins_and_googles_file_hosts_only() {
+        let client = client();
+        let from = client.download_base.join("files/a:download").unwrap();
+        for (to, reached) in [
+            ("/b?c", "https://files.example:8443/b?c"),
+            (
+                "https://files.example:8443/x",
+                "https://files.example:8443/x",
+            ),
+            ("https://files.example/x", "https://files.example/x"),
+            ("https://gateway.example/x", "https://gateway.example/x"),
+            (
+                "https://storage.googleapis.com/x",
+                "https://storage.googleapis.com/x",
+            ),
+            (
+                "https://A.B.GoogleUserContent.com/",
+                "https://a.b.googleusercontent.com/",
+            ),
+        ] {
+            let followed = client.follow(&from, to).map(String::from);
+            assert_eq!(followed.as_deref(), Ok(reached));
+        }
+        for to in [
+            "http://files.example:8443/x",
+            "http://gateway.example/x",
+            "http://storage.googleapis.com/x",
+            "https://googleapis.com/x",
+            "https://evilgoogleapis.com/x",
+            "https://storage.googleapis.com.evil.example/x",
+            "https://storage.googleapis.com@evil.example/x",
+            "https://user@storage.googleapis.com/x",
+            "//evil.example/x",
+            "data:text/plain,x",
+            "https://[::1",
+        ] {
+            assert!(client.follow(&from, to).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn credentials_stay_with_their_origins() {
+        let client = client();
+        for (url, key, extra) in [
+            ("https://gateway.example/x", true, true),
+            ("https://files.example:8443/x", true, false),
+            ("https://files.example/x", false, false),
+            ("http://gateway.example/x", false, false),
+            ("https://gateway.example:444/x", false, false),
+            ("https://storage.googleapis.com/x", false, false),
+        ] {
+            let headers = client.headers_for(&url.parse().unwrap(), HeaderMap::new());
+            let headers = headers.unwrap();
+            assert_eq!(headers.contains_key("x-goog-api-key"), key, "{url}");
+            assert_eq!(headers.contains_key("cf-aig-authorization"), extra, "{url}");
+            assert!(
+                headers.values().all(http::HeaderValue::is_sensitive),
+                "{url}"
+            );
+        }
+    }
 }

@@ -3,3 +3,4 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod floors;
+mod gemini_client;
