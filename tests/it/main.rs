@@ -4,3 +4,4 @@
 
 mod floors;
 mod http_serve;
+mod gemini_client;
