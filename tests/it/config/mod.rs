@@ -227,7 +227,7 @@ fn every_default_key_and_section_has_a_sentence_above_it() {
 
 #[test]
 fn the_example_loads() {
-    let text = include_str!("../../config/example.toml");
+    let text = include_str!("../../../config/example.toml");
     let inputs = doors().with_text(text).with_environment([
         ("GEMINI_API_KEY", API_KEY),
         ("GEMINI_WEBHOOK_SECRETS", SIGNING),
