@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Purpose;
 use super::environment::variable_for;
 use super::read::Reader;
-use super::secrets::{SIGNING_KEY_BYTES, signing_keys};
+use super::secrets::{SIGNING_KEY_BYTES, can_sign, is_signing_secret};
 use super::settings::{Action, Require, Settings};
 use crate::base::secret::Secret;
 
@@ -24,6 +24,7 @@ pub(super) fn check(r: &mut Reader<'_>, s: &Settings) {
         listeners(r, s);
         doors(r, s);
         sources(r, s);
+        signers(r, s);
         warnings(r, s);
     }
 }
@@ -194,11 +195,7 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
             let fix = format!("set {secrets}, or {at}.shared_header = true");
             r.problem(&at, "accepts no proof at all", fix);
         }
-        if source
-            .signing_secrets
-            .iter()
-            .any(|s| signing_keys(s).is_empty())
-        {
+        if !source.signing_secrets.iter().all(is_signing_secret) {
             let what = format!(
                 "has an entry that is not a key of {} to {} varied bytes",
                 SIGNING_KEY_BYTES.start(),
@@ -218,6 +215,22 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
                 "accepts the shared header without a signature; \"all\" asks for both, or set \
                  shared_header = false",
             );
+        }
+    }
+}
+
+/// Effects that sign what they send.
+fn signers(r: &mut Reader<'_>, s: &Settings) {
+    for (i, effect) in s.effects.iter().enumerate() {
+        if let Action::Http {
+            secret: Some(secret),
+            ..
+        } = &effect.action
+            && !can_sign(secret)
+        {
+            let what = "is neither whsec_ with a key of 24 to 64 bytes nor a strong text";
+            let fix = "make one: whsec_ and the output of `openssl rand -base64 32`";
+            r.problem(&format!("effects.{i}.secret"), what, fix);
         }
     }
 }

@@ -47,6 +47,14 @@ pub(super) fn overlay(
             }
             continue;
         };
+        if key.split('.').any(str::is_empty) {
+            problems.push(Problem {
+                key: name.to_owned(),
+                what: "names no key".to_owned(),
+                fix: format!("write {PREFIX}SECTION__KEY"),
+            });
+            continue;
+        }
         match text(value) {
             Ok(text) => {
                 let origin = Origin::Env(name.to_owned());

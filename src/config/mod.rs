@@ -34,7 +34,6 @@ pub use check::LEASE_MARGIN;
 pub use effective::{Effective, Entry};
 pub use environment::SHORT_NAMES;
 pub use problem::{Problem, Problems, Warning};
-pub use secrets::{SIGNING_KEY_BYTES, signing_keys};
 pub use settings::Settings;
 pub use tree::Origin;
 
@@ -162,6 +161,18 @@ pub fn load(inputs: &Inputs, purpose: Purpose) -> Result<Loaded, Problems> {
     for (key, text) in &inputs.flags {
         let value = Value::String(text.clone());
         tree.set(key.clone(), value, Origin::Flag, &mut problems);
+    }
+
+    if let Some(File::Path(path)) = &inputs.file
+        && tree.holds_secrets_from(&Origin::File)
+        && secrets::is_open_to_others(path)
+    {
+        warnings.push(Warning {
+            key: "--config".to_owned(),
+            what: "holds secrets and can be read by other users; chmod 0400 it, or keep them in \
+                   files of their own (K_file)"
+                .to_owned(),
+        });
     }
 
     let mut reader = read::Reader::new(&tree, purpose, variables);

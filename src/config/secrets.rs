@@ -17,7 +17,7 @@ use crate::base::secret::{MIN_DISTINCT_CHARS, Secret};
 const MAX_FILE: u64 = 64 * 1024;
 
 /// Fewest and most bytes of a Standard Webhooks key.
-pub const SIGNING_KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+pub(super) const SIGNING_KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 impl Reader<'_> {
     /// The secret at `key`, if one is given.
@@ -134,10 +134,7 @@ fn read_file(path: &str) -> Result<(String, bool), Wrong> {
         ),
     };
     let file = std::fs::File::open(path).map_err(wrong)?;
-    let open_to_others = {
-        use std::os::unix::fs::PermissionsExt as _;
-        file.metadata().map_err(wrong)?.permissions().mode() & 0o044 != 0
-    };
+    let open_to_others = is_readable_by_others(&file.metadata().map_err(wrong)?);
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1)
         .read_to_end(&mut bytes)
@@ -166,27 +163,52 @@ fn read_file(path: &str) -> Result<(String, bool), Wrong> {
     Ok((text, open_to_others))
 }
 
-/// Every key a signing secret may stand for, most likely first.
+fn is_readable_by_others(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o044 != 0
+}
+
+/// Whether others than its owner may read the file.
+pub(super) fn is_open_to_others(path: &std::path::Path) -> bool {
+    path.metadata().is_ok_and(|m| is_readable_by_others(&m))
+}
+
+/// Whether a source's signing secret holds a key of [`SIGNING_KEY_BYTES`] varied bytes.
 ///
 /// `whsec_` is optional. The documented form is base64 in any of its spellings; the provider has
-/// also issued secrets that are the key's own characters, and such a text can look like base64, so
-/// both readings are kept. Readings outside [`SIGNING_KEY_BYTES`], or made of very few different
-/// bytes, are left out: an empty answer means that the secret is unusable.
-pub fn signing_keys(secret: &Secret) -> Vec<Vec<u8>> {
-    use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD};
+/// also issued secrets that are the key's own characters, so what is not base64 is taken literally.
+/// What decodes to a key of a wrong length is a bad key, not a text that happens to look like one.
+pub(super) fn is_signing_secret(secret: &Secret) -> bool {
     let text = secret.expose();
+    if text.starts_with("whpk_") {
+        return false;
+    }
     let text = text.strip_prefix("whsec_").unwrap_or(text);
-    let bare = text.trim_end_matches('=');
-    let decoded = BASE64_NOPAD
-        .decode(bare.as_bytes())
-        .or_else(|_| BASE64URL_NOPAD.decode(bare.as_bytes()))
-        .ok();
-    let fits = |key: &Vec<u8>| SIGNING_KEY_BYTES.contains(&key.len()) && is_varied(key);
-    // What decodes to a key of a wrong length is a bad key, not a text that looks like one; what is
-    // padded was surely encoded.
-    let taken_literally = decoded.as_ref().is_none_or(fits) && bare == text;
-    let literal = taken_literally.then(|| text.as_bytes().to_vec());
-    decoded.into_iter().chain(literal).filter(fits).collect()
+    is_key(&decoded(text).unwrap_or_else(|| text.as_bytes().to_vec()))
+}
+
+/// Whether an effect can sign with this: `whsec_` and the standard base64 of a key, which every
+/// receiver reads, or a strong text.
+pub(super) fn can_sign(secret: &Secret) -> bool {
+    use data_encoding::{BASE64, BASE64_NOPAD};
+    match secret.expose().strip_prefix("whsec_") {
+        Some(encoded) => BASE64
+            .decode(encoded.as_bytes())
+            .or_else(|_| BASE64_NOPAD.decode(encoded.as_bytes()))
+            .is_ok_and(|key| is_key(&key)),
+        None => secret.weakness().is_none(),
+    }
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
+    [BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD]
+        .iter()
+        .find_map(|encoding| encoding.decode(text.as_bytes()).ok())
+}
+
+fn is_key(key: &[u8]) -> bool {
+    SIGNING_KEY_BYTES.contains(&key.len()) && is_varied(key)
 }
 
 fn is_varied(key: &[u8]) -> bool {
@@ -198,15 +220,13 @@ fn is_varied(key: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn lengths(text: &str) -> Vec<usize> {
-        signing_keys(&Secret::new(text))
-            .iter()
-            .map(Vec::len)
-            .collect()
+    fn good(text: &str) -> bool {
+        is_signing_secret(&Secret::new(text))
     }
 
     #[test]
     fn a_signing_secret_is_base64_or_its_own_characters() {
+        // All of these spell `+`/`-` and `/`/`_` differently.
         let key: Vec<u8> = (200..232).collect();
         for text in [
             data_encoding::BASE64.encode(&key),
@@ -214,28 +234,30 @@ mod tests {
             data_encoding::BASE64URL.encode(&key),
             data_encoding::BASE64URL_NOPAD.encode(&key),
         ] {
-            for text in [text.clone(), format!("whsec_{text}")] {
-                assert_eq!(signing_keys(&Secret::new(text))[0], key);
-            }
+            assert!(good(&text) && good(&format!("whsec_{text}")), "{text}");
+            let standard = !text.contains(['-', '_']);
+            assert_eq!(
+                can_sign(&Secret::new(format!("whsec_{text}"))),
+                standard,
+                "{text}"
+            );
         }
-        // 32 characters that happen to be base64 too: both readings.
-        assert_eq!(lengths("whsec_abcdefghijklmnopqrstuvwxyz012345"), [24, 32]);
-        assert_eq!(lengths("abcdefghijklmnopqrstuvwxyz_!"), [28]);
+        // 32 characters that happen to be base64 too, and a text that is none.
+        assert!(good("whsec_abcdefghijklmnopqrstuvwxyz012345"));
+        assert!(good("abcdefghijklmnopqrstuvwxyz_!"));
     }
 
     #[test]
-    fn a_signing_secret_that_guards_nothing_has_no_key() {
+    fn a_secret_that_guards_nothing_is_none() {
         let zeros = data_encoding::BASE64.encode(&[0; 24]);
-        let short = data_encoding::BASE64_NOPAD.encode(b"abcdefghijklmnopqrstuv");
-        for text in [
-            "",
-            "whsec_",
-            "whsec_c2hvcnQ=",
-            &zeros,
-            &short,
-            &"aB3$".repeat(40),
-        ] {
-            assert_eq!(lengths(text), [0_usize; 0], "{text}");
+        let short = data_encoding::BASE64.encode(b"abcdefghijklmnopqrstuv");
+        let long = data_encoding::BASE64.encode(&(0..65).collect::<Vec<u8>>());
+        for text in ["", "c2hvcnQ=", &zeros, &short, &long] {
+            assert!(!good(text) && !good(&format!("whsec_{text}")), "{text}");
+            assert!(!can_sign(&Secret::new(format!("whsec_{text}"))), "{text}");
         }
+        assert!(!good("whpk_abcdefghijklmnopqrstuvwxyz012345"));
+        assert!(!can_sign(&Secret::new("short")));
+        assert!(!can_sign(&Secret::new("whsec_not base64 at all, really")));
     }
 }

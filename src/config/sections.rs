@@ -86,7 +86,7 @@ fn server(r: &mut Reader<'_>) -> Server {
         max_in_flight: r.count("server.max_in_flight", 1, 1_000_000),
         trusted_proxies: networks(r, "server.trusted_proxies"),
         stop_timeout: r.duration("server.stop_timeout"),
-        public_url: r.url("server.public_url"),
+        public_url: base(r, "server.public_url"),
     }
 }
 
@@ -141,12 +141,12 @@ pub(super) fn is_name(name: &str, longest: usize) -> bool {
 }
 
 fn gemini(r: &mut Reader<'_>) -> Gemini {
-    let base_url = r.url("gemini.base_url");
+    let base_url = base(r, "gemini.base_url");
     if base_url.is_none() && r.sound(&["gemini.base_url"]) {
         let fix = "write where the API is, or leave the key out";
         r.problem("gemini.base_url", "is empty", fix);
     }
-    let download_base_url = r.url("gemini.download_base_url");
+    let download_base_url = base(r, "gemini.download_base_url");
     let api_version = r.string(
         "gemini.api_version",
         "a version such as v1beta",
@@ -168,6 +168,16 @@ fn gemini(r: &mut Reader<'_>) -> Gemini {
         extra_headers: headers(r, "gemini.extra_headers"),
         max_body: r.size("gemini.max_body"),
     }
+}
+
+/// A URL that paths are put behind.
+fn base(r: &mut Reader<'_>, key: &str) -> Option<Url> {
+    let url = r.url(key)?;
+    if url.query().is_some() || url.fragment().is_some() {
+        let what = "has a query or a fragment, and paths are put behind it";
+        r.problem(key, what, "end it with its path");
+    }
+    Some(url)
 }
 
 /// Stands in for a URL that was refused.

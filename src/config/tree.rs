@@ -112,6 +112,13 @@ impl Tree {
         self.leaves.get(key)
     }
 
+    /// Whether that layer gave the text of a secret.
+    pub(super) fn holds_secrets_from(&self, origin: &Origin) -> bool {
+        self.leaves().any(|(key, leaf)| {
+            leaf.origin == *origin && is_secret(key) && secret_base(key).is_none()
+        })
+    }
+
     /// Every key with its leaf, in the order of keys.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (&str, &Leaf)> {
         self.leaves.iter().map(|(k, v)| (k.as_str(), v))

@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 use metrics::{
     Unit as TheirUnit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
 };
-use metrics_exporter_prometheus::PrometheusRecorder;
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 
 use super::table::{ALL, Kind, Label, Metric, Unit, Words};
 
@@ -35,12 +36,7 @@ impl Metrics {
         let mut builder = PrometheusBuilder::new();
         for metric in ALL {
             if let Kind::Histogram(buckets) = metric.kind {
-                let matcher = Matcher::Full(metric.name.to_owned());
-                // Refused only when there are no buckets, which the table's test excludes.
-                builder = match builder.set_buckets_for_metric(matcher, buckets) {
-                    Ok(builder) => builder,
-                    Err(_) => PrometheusBuilder::new(),
-                };
+                builder = with_buckets(builder, metric.name, buckets);
             }
         }
         let recorder = builder.build_recorder();
@@ -59,11 +55,22 @@ impl Metrics {
     }
 }
 
-/// Describes every metric and makes every counter and gauge exist, for these sources and effects.
-pub fn describe_all(sources: &[&str], effects: &[&str]) {
+#[expect(
+    clippy::expect_used,
+    reason = "refused only without buckets; the table is a constant and its test sees that it has some"
+)]
+fn with_buckets(builder: PrometheusBuilder, name: &str, buckets: &[f64]) -> PrometheusBuilder {
+    builder
+        .set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)
+        .expect("a histogram of the table has buckets")
+}
+
+/// Describes every metric and makes every counter and gauge exist, for these sources, effects
+/// and loops.
+pub fn describe_all(sources: &[&str], effects: &[&str], loops: &[&str]) {
     for metric in ALL {
         describe(metric);
-        for labels in series(metric.labels, sources, effects) {
+        for labels in series(metric.labels, sources, effects, loops) {
             match metric.kind {
                 Kind::Counter => counter!(metric.name, &labels).increment(0),
                 Kind::Gauge => gauge!(metric.name, &labels).increment(0.0),
@@ -91,6 +98,7 @@ fn series(
     labels: &[Label],
     sources: &[&str],
     effects: &[&str],
+    loops: &[&str],
 ) -> Vec<Vec<(&'static str, String)>> {
     let mut all: Vec<Vec<(&'static str, String)>> = vec![Vec::new()];
     for label in labels {
@@ -98,6 +106,7 @@ fn series(
             Words::Listed(words) => words,
             Words::Sources => sources,
             Words::Effects => effects,
+            Words::Loops => loops,
         };
         all = all
             .into_iter()
@@ -117,7 +126,7 @@ fn series(
 mod tests {
     use std::time::Duration;
 
-    use super::super as m;
+    use super::super::record as m;
     use super::*;
 
     fn page(act: impl FnOnce()) -> String {
@@ -129,7 +138,7 @@ mod tests {
 
     #[test]
     fn everything_is_described_and_counters_begin_at_zero() {
-        let page = page(|| describe_all(&["gemini", "app"], &["notify"]));
+        let page = page(|| describe_all(&["gemini", "app"], &["notify"], &["worker"]));
         for metric in ALL {
             if matches!(metric.kind, Kind::Histogram(_)) {
                 continue;
@@ -186,7 +195,7 @@ mod tests {
 
     #[test]
     fn every_series_on_the_page_is_in_the_table() {
-        let page = page(|| describe_all(&["gemini"], &["notify"]));
+        let page = page(|| describe_all(&["gemini"], &["notify"], &["worker"]));
         for line in page
             .lines()
             .filter(|l| !l.starts_with('#') && !l.is_empty())

@@ -201,13 +201,13 @@ pub fn oldest_effect(wait: Duration) {
 }
 
 /// A background loop took a turn.
-pub fn loop_turn(name: &str) {
-    counter!(t::LOOP_TURNS.name, &[pair(&t::LOOP, name)]).increment(1);
+pub fn loop_turn(name: &'static str) {
+    counter!(t::LOOP_TURNS.name, t::LOOP.name => name).increment(1);
 }
 
 /// How often a background loop has been started again since the process began.
-pub fn loop_restarts(name: &str, so_far: u64) {
-    counter!(t::LOOP_RESTARTS.name, &[pair(&t::LOOP, name)]).absolute(so_far);
+pub fn loop_restarts(name: &'static str, so_far: u64) {
+    counter!(t::LOOP_RESTARTS.name, t::LOOP.name => name).absolute(so_far);
 }
 
 /// An alert `fired` or `recovered`.

@@ -31,6 +31,8 @@ pub enum Words {
     Sources,
     /// The names of the configured effects.
     Effects,
+    /// Names written in the code.
+    Loops,
 }
 
 /// One label of a metric.
@@ -65,7 +67,7 @@ impl Label {
     pub fn bounded(&self, word: &str) -> &'static str {
         match self.words {
             Listed(words) => words.iter().find(|w| **w == word).copied(),
-            Sources | Effects => None,
+            Sources | Effects | Loops => None,
         }
         .unwrap_or(OTHER)
     }
@@ -80,7 +82,7 @@ macro_rules! labels {
     };
 }
 
-use Words::{Effects, Listed, Sources};
+use Words::{Effects, Listed, Loops, Sources};
 
 labels! {
     SOURCE = "source": Sources;
@@ -108,7 +110,7 @@ labels! {
     EFFECT_END = "state": Listed(&["done", "ambiguous", "held", "dead"]);
     EFFECT_STATE = "state": Listed(&["planned", "sending", "done", "ambiguous", "held", "dead"]);
     ATTEMPT = "outcome": Listed(&["done", "retry", "ambiguous", "refused"]);
-    LOOP = "loop": Listed(&["worker", "reconcile", "effects", "writer", "upkeep", "alerts"]);
+    LOOP = "loop": Loops;
     ALERT_TURN = "turn": Listed(&["fired", "recovered"]);
     FILE = "file": Listed(&["db", "wal"]);
 }

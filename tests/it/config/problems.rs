@@ -52,9 +52,33 @@ fn an_unknown_variable_of_ours_is_a_problem_and_a_near_miss_a_warning() {
              mean reconcile.check_min?",
         ]
     );
+    assert_eq!(
+        problems(&doors().with_environment([("HOOKLEDGER__SERVER__", "x")])),
+        ["HOOKLEDGER__SERVER__: names no key; write HOOKLEDGER__SECTION__KEY"]
+    );
+    assert_eq!(problems(&doors().with_flag("server.lisen", "x")).len(), 1);
     let near = doors().with_environment([("GEMINI_APIKEY", API_KEY), ("HOME", "/root")]);
     assert!(warned(&near, "GEMINI_APIKEY"));
     assert!(!warned(&near, "HOME"));
+}
+
+#[test]
+fn a_base_url_is_one_that_paths_can_follow() {
+    for (url, part) in [
+        ("", "is empty"),
+        (
+            "generativelanguage.googleapis.com",
+            "is not an absolute URL",
+        ),
+        ("ftp://a.example", "is neither http nor https"),
+        ("https://key@a.example", "holds a user name"),
+        ("https://a.example/?key=x", "has a query or a fragment"),
+    ] {
+        let all = of_file(&format!("[gemini]\nbase_url = '{url}'"));
+        assert_eq!(all.len(), 1, "{url}: {all:#?}");
+        assert!(all[0].starts_with("gemini.base_url: "), "{all:#?}");
+        assert!(all[0].contains(part), "{all:#?}");
+    }
 }
 
 #[test]
@@ -173,6 +197,14 @@ fn wrong_effects_are_told_with_their_place() {
         (
             "kind = 'http'\nurl = 'https://a.example'\nheaders = { content-length = '3' }",
             "effects.0.headers.content-length: is not a header that can be set",
+        ),
+        (
+            "kind = 'http'\nurl = 'https://a.example'\nsecret = 'weak'",
+            "effects.0.secret: is neither whsec_ with a key of 24 to 64 bytes nor a strong text",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\njob_kid = 'nightly'",
+            "effects.0.job_kid: is not a key; did you mean effects.0.job_kind?",
         ),
         (
             "kind = 'http'\nurl = 'https://a.example'\nsecret_env = 'NOT_THERE'",

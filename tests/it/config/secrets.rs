@@ -35,6 +35,13 @@ fn a_secret_comes_from_a_file_less_one_line_end() {
     );
     assert!(!warned(&inputs, "hooks.path_token"));
 
+    let config = write("config.toml", &format!("[admin]\ntoken = '{ADMIN}'"), 0o644);
+    assert!(warned(&doors().with_path(&config), "--config"));
+    let config = write("tight.toml", &format!("[admin]\ntoken = '{ADMIN}'"), 0o600);
+    assert!(!warned(&doors().with_path(&config), "--config"));
+    let config = write("dull.toml", "[server]\nmax_in_flight = 3", 0o644);
+    assert!(!warned(&doors().with_path(&config), "--config"));
+
     // The environment replaces the file's way of giving it.
     let inputs = inputs.with_environment([("HOOK_SHARED_SECRET", ADMIN)]);
     let hooks = serve(&inputs).unwrap().settings.hooks;
@@ -126,7 +133,7 @@ fn weak_or_misshapen_secrets_refuse_to_start() {
 #[test]
 fn no_secret_shows_in_settings_warnings_or_the_effective_configuration() {
     let text = "[[effects]]\nname = 'a'\nkind = 'http'\nurl = 'https://a.example/canary-url'\n\
-                headers = { authorization = 'canary-header' }\nsecret = 'canary-effect-secret-x'\n\
+                headers = { authorization = 'canary-header' }\nsecret = 'canary-effect-secret-0123456789'\n\
                 [[effects]]\nname = 'b'\nkind = 'slack'\nwebhook_url = 'https://s.example/canary'\n\
                 [[effects]]\nname = 'c'\nkind = 'command'\nargv = ['/bin/x', 'canary-argument']\n\
                 [gemini.extra_headers]\nx-gateway = 'canary-gateway'\n";
