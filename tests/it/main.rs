@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod config;
 mod floors;
 mod http_serve;
 mod gemini_client;
+mod metrics;
