@@ -3,3 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod floors;
+mod simulator_api;
+mod simulator_faults;
+mod simulator_serve;
+mod simulator_support;
+mod simulator_webhooks;
