@@ -7,3 +7,8 @@ mod floors;
 mod http_serve;
 mod gemini_client;
 mod metrics;
+mod simulator_api;
+mod simulator_faults;
+mod simulator_serve;
+mod simulator_support;
+mod simulator_webhooks;
