@@ -27,7 +27,10 @@ impl Planner {
 
     /// The configured effects with what each does when an attempt's end is unknown.
     pub fn policies(&self) -> Vec<(String, AmbiguousPolicy)> {
-        self.rules.iter().map(|r| (r.name.clone(), r.ambiguous)).collect()
+        self.rules
+            .iter()
+            .map(|r| (r.name.clone(), r.ambiguous))
+            .collect()
     }
 }
 
@@ -93,5 +96,7 @@ impl PlanEffects for Planner {
 fn alert_key(subject: &str, effect: &str, opened_at: Timestamp, recovered: bool) -> String {
     let what = if recovered { "recovered" } else { "opened" };
     let text = format!("alert|{subject}|{effect}|{}|{what}", opened_at.as_millis());
-    data_encoding::BASE32_NOPAD.encode(&Sha256::digest(text)).to_ascii_lowercase()
+    data_encoding::BASE32_NOPAD
+        .encode(&Sha256::digest(text))
+        .to_ascii_lowercase()
 }

@@ -39,7 +39,12 @@ impl Receiver {
         ids: Arc<dyn Ids>,
         dedupe_ttl: Duration,
     ) -> Self {
-        Self { store, clock, ids, dedupe_ttl }
+        Self {
+            store,
+            clock,
+            ids,
+            dedupe_ttl,
+        }
     }
 
     /// Stores a delivery and answers once it is on disk.
@@ -59,7 +64,10 @@ impl Receiver {
             dedupe_until: received_at.after(self.dedupe_ttl),
             ignored_because: facts.ignored_because,
             webhook_id: verified.webhook_id().map(ToOwned::to_owned),
-            proof: verified.proofs().first().map_or("none", |proof| proof.label()),
+            proof: verified
+                .proofs()
+                .first()
+                .map_or("none", |proof| proof.label()),
             reservation: match verified.path() {
                 PathProof::Reservation(id) => Some(id),
                 PathProof::Main => None,
@@ -71,13 +79,15 @@ impl Receiver {
         };
         let source = delivery.source.clone();
         let received = self.store.deliver(delivery).await?;
-        metrics::deliveries(&source, received.verdict.as_str());
+        metrics::delivery(&source, received.verdict.as_str());
         Ok(received)
     }
 
     /// Puts a captured delivery through the queue once more. `None` when there is no such event.
     pub async fn replay(&self, event: Uuid) -> Result<Option<Received>, StoreError> {
-        let Some(captured) = self.store.event(event).await? else { return Ok(None) };
+        let Some(captured) = self.store.event(event).await? else {
+            return Ok(None);
+        };
         let now = self.clock.now();
         let facts = parse::read(&captured.body, None);
         let delivery = NewDelivery {
@@ -94,7 +104,11 @@ impl Receiver {
             reservation: None,
             replay_of: Some(event),
             user_metadata: facts.user_metadata,
-            headers: captured.headers.into_iter().map(|(n, v)| (n, v.into())).collect(),
+            headers: captured
+                .headers
+                .into_iter()
+                .map(|(n, v)| (n, v.into()))
+                .collect(),
             body: captured.body.into(),
         };
         self.store.deliver(delivery).await.map(Some)

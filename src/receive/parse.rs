@@ -16,8 +16,15 @@ const MAX_TYPE: usize = 128;
 const MAX_EVENT_ID: usize = 256;
 
 /// States by which a body itself says that its operation is still running.
-const RUNNING: [&str; 7] =
-    ["PENDING", "RUNNING", "QUEUED", "IN_PROGRESS", "PROCESSING", "CANCELLING", "STARTED"];
+const RUNNING: [&str; 7] = [
+    "PENDING",
+    "RUNNING",
+    "QUEUED",
+    "IN_PROGRESS",
+    "PROCESSING",
+    "CANCELLING",
+    "STARTED",
+];
 
 /// Reads what a delivery says. `webhook_id` is the accepted header, if it had one.
 pub fn read(body: &[u8], webhook_id: Option<&str>) -> EventFacts {
@@ -39,13 +46,17 @@ pub fn read(body: &[u8], webhook_id: Option<&str>) -> EventFacts {
     let operation = raw.and_then(|raw| OperationRef::parse(raw, kind));
     let state = STATE.iter().find_map(|path| string_at(&json, path));
     let says_running = state.is_some_and(is_running)
-        || DONE.iter().any(|path| at(&json, path) == Some(&Value::Bool(false)));
+        || DONE
+            .iter()
+            .any(|path| at(&json, path) == Some(&Value::Bool(false)));
     let dedupe_key = webhook_id
         .map(|id| format!("id:{id}"))
         .or_else(|| event_id(&json).map(|id| format!("ev:{id}")))
         .or_else(|| {
             let said = state.or(event_type).unwrap_or("");
-            operation.as_ref().map(|o| format!("syn:{}:{said}", o.raw()))
+            operation
+                .as_ref()
+                .map(|o| format!("syn:{}:{said}", o.raw()))
         });
     let ignored_because = match (&operation, raw) {
         (None, None) => Some("the body names no operation"),
@@ -64,8 +75,13 @@ pub fn read(body: &[u8], webhook_id: Option<&str>) -> EventFacts {
 }
 
 /// Where the operation's name may be, the first that is there.
-const OPERATION: [&[&str]; 5] =
-    [&["operation", "name"], &["name"], &["opName"], &["data", "name"], &["data", "id"]];
+const OPERATION: [&[&str]; 5] = [
+    &["operation", "name"],
+    &["name"],
+    &["opName"],
+    &["data", "name"],
+    &["data", "id"],
+];
 const STATE: [&[&str]; 6] = [
     &["state"],
     &["data", "state"],
@@ -75,15 +91,22 @@ const STATE: [&[&str]; 6] = [
     &["status"],
 ];
 const DONE: [&[&str]; 3] = [&["operation", "done"], &["done"], &["data", "done"]];
-const METADATA: [&[&str]; 3] =
-    [&["user_metadata"], &["data", "user_metadata"], &["userMetadata"]];
+const METADATA: [&[&str]; 3] = [
+    &["user_metadata"],
+    &["data", "user_metadata"],
+    &["userMetadata"],
+];
 
 fn at<'v>(json: &'v Value, path: &[&str]) -> Option<&'v Value> {
-    path.iter().try_fold(json, |value, key| value.get(key)).filter(|v| !v.is_null())
+    path.iter()
+        .try_fold(json, |value, key| value.get(key))
+        .filter(|v| !v.is_null())
 }
 
 fn string_at<'v>(json: &'v Value, path: &[&str]) -> Option<&'v str> {
-    at(json, path).and_then(Value::as_str).filter(|s| !s.is_empty())
+    at(json, path)
+        .and_then(Value::as_str)
+        .filter(|s| !s.is_empty())
 }
 
 fn text<'v>(json: &'v Value, keys: &[&str]) -> Option<&'v str> {
@@ -112,19 +135,40 @@ mod tests {
 
     fn named(body: &str) -> (Option<String>, Option<&'static str>) {
         let facts = read(body.as_bytes(), None);
-        (facts.operation.map(|o| o.raw().to_owned()), facts.ignored_because)
+        (
+            facts.operation.map(|o| o.raw().to_owned()),
+            facts.ignored_because,
+        )
     }
 
     #[test]
     fn every_known_shape_names_its_operation() {
         for (body, name) in [
-            (r#"{"type":"batch.succeeded","version":"v1","data":{"id":"batch_123456","output_file_uri":"gs://b/r.jsonl"}}"#, "batch_123456"),
-            (r#"{"type":"batch.succeeded","data":{"id":"batches/a"}}"#, "batches/a"),
-            (r#"{"type":"video.generated","data":{"id":"models/m/operations/o","video_uri":"x"}}"#, "models/m/operations/o"),
-            (r#"{"operation":{"name":"models/m/operations/o","done":true}}"#, "models/m/operations/o"),
-            (r#"{"opName":"batches/a","state":"SUCCEEDED","event_id":"e"}"#, "batches/a"),
+            (
+                r#"{"type":"batch.succeeded","version":"v1","data":{"id":"batch_123456","output_file_uri":"gs://b/r.jsonl"}}"#,
+                "batch_123456",
+            ),
+            (
+                r#"{"type":"batch.succeeded","data":{"id":"batches/a"}}"#,
+                "batches/a",
+            ),
+            (
+                r#"{"type":"video.generated","data":{"id":"models/m/operations/o","video_uri":"x"}}"#,
+                "models/m/operations/o",
+            ),
+            (
+                r#"{"operation":{"name":"models/m/operations/o","done":true}}"#,
+                "models/m/operations/o",
+            ),
+            (
+                r#"{"opName":"batches/a","state":"SUCCEEDED","event_id":"e"}"#,
+                "batches/a",
+            ),
             (r#"{"name":"batches/a","data":{"id":"other"}}"#, "batches/a"),
-            (r#"{"type":"future.thing","data":{"name":"batches/a"},"extra":[1,{"x":null}]}"#, "batches/a"),
+            (
+                r#"{"type":"future.thing","data":{"name":"batches/a"},"extra":[1,{"x":null}]}"#,
+                "batches/a",
+            ),
         ] {
             assert_eq!(named(body), (Some(name.to_owned()), None), "{body}");
         }
@@ -134,10 +178,22 @@ mod tests {
     fn what_cannot_be_used_is_ignored_with_a_reason_and_never_an_error() {
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
         for body in [
-            "", "null", "[]", "\"x\"", "{", "\u{feff}{}", "{}", r#"{"type":"ping"}"#,
-            r#"{"type":7,"data":{"id":7}}"#, r#"{"data":{"id":""}}"#, r#"{"data":{"id":null}}"#,
-            r#"{"data":{"id":"https://evil.example/x"}}"#, r#"{"data":{"id":"../../x"}}"#,
-            r#"{"data":{"id":"a\u0000b"}}"#, r#"{"data":[{"id":"x"}]}"#, deep.as_str(),
+            "",
+            "null",
+            "[]",
+            "\"x\"",
+            "{",
+            "\u{feff}{}",
+            "{}",
+            r#"{"type":"ping"}"#,
+            r#"{"type":7,"data":{"id":7}}"#,
+            r#"{"data":{"id":""}}"#,
+            r#"{"data":{"id":null}}"#,
+            r#"{"data":{"id":"https://evil.example/x"}}"#,
+            r#"{"data":{"id":"../../x"}}"#,
+            r#"{"data":{"id":"a\u0000b"}}"#,
+            r#"{"data":[{"id":"x"}]}"#,
+            deep.as_str(),
             r#"{"data":{"id":1e999}}"#,
         ] {
             let (name, why) = named(body);
@@ -149,11 +205,20 @@ mod tests {
 
     #[test]
     fn a_body_that_says_running_is_ignored_but_one_that_asks_for_action_is_not() {
-        for state in ["BATCH_STATE_RUNNING", "JOB_STATE_PENDING", "in_progress", "queued"] {
+        for state in [
+            "BATCH_STATE_RUNNING",
+            "JOB_STATE_PENDING",
+            "in_progress",
+            "queued",
+        ] {
             let body = format!(r#"{{"data":{{"id":"batches/a","state":"{state}"}}}}"#);
             assert!(read(body.as_bytes(), None).says_running, "{state}");
         }
-        assert!(named(r#"{"operation":{"name":"batches/a","done":false}}"#).1.is_some());
+        assert!(
+            named(r#"{"operation":{"name":"batches/a","done":false}}"#)
+                .1
+                .is_some()
+        );
         let asks = r#"{"type":"interaction.requires_action","data":{"id":"v1_x","status":"requires_action"}}"#;
         assert_eq!(named(asks).1, None);
     }

@@ -99,8 +99,14 @@ impl Reconciler {
     pub async fn step(&self) -> Result<Turn, StoreError> {
         let planner = || Arc::clone(&self.planner);
         let mut turn = self.free(false).await?;
-        turn.looks_queued = self.store.queue_due_looks(self.batch_size, self.check_max).await?;
-        turn.overdue = self.store.flag_overdue(self.give_up_after, planner()).await?;
+        turn.looks_queued = self
+            .store
+            .queue_due_looks(self.batch_size, self.check_max)
+            .await?;
+        turn.overdue = self
+            .store
+            .flag_overdue(self.give_up_after, planner())
+            .await?;
         for decided in self.store.decide_told().await? {
             turn.decided += 1;
             match decided.told {
@@ -117,8 +123,10 @@ impl Reconciler {
             }
         }
         let page = self.audit_cursor().clone();
-        let (repaired, next) =
-            self.store.repair_effects(page, self.give_up_after, planner()).await?;
+        let (repaired, next) = self
+            .store
+            .repair_effects(page, self.give_up_after, planner())
+            .await?;
         *self.audit_cursor() = next;
         turn.repaired = repaired;
         self.watch_dead().await?;
@@ -128,8 +136,15 @@ impl Reconciler {
     async fn free(&self, all: bool) -> Result<Turn, StoreError> {
         let leases_freed = self.store.rescue_leases(self.max_attempts, all).await?;
         let planner = Arc::clone(&self.planner);
-        let sends_freed = self.store.free_sends(all, self.policies.clone(), planner).await?;
-        Ok(Turn { leases_freed, sends_freed, ..Turn::default() })
+        let sends_freed = self
+            .store
+            .free_sends(all, self.policies.clone(), planner)
+            .await?;
+        Ok(Turn {
+            leases_freed,
+            sends_freed,
+            ..Turn::default()
+        })
     }
 
     async fn watch_dead(&self) -> Result<(), StoreError> {
@@ -139,15 +154,21 @@ impl Reconciler {
             let summary = format!(
                 "{dead} work item(s) were given up; see `hookledger queue list --state dead`"
             );
-            self.store.open_alert(DEAD_ALERT.to_owned(), summary, planner).await?;
+            self.store
+                .open_alert(DEAD_ALERT.to_owned(), summary, planner)
+                .await?;
         } else {
-            self.store.recover_alert(DEAD_ALERT.to_owned(), planner).await?;
+            self.store
+                .recover_alert(DEAD_ALERT.to_owned(), planner)
+                .await?;
         }
         Ok(())
     }
 
     fn audit_cursor(&self) -> std::sync::MutexGuard<'_, AuditCursor> {
-        self.audit.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.audit
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Sweeps until `group` stops: every interval, and earlier when something is due before that.
@@ -172,7 +193,10 @@ impl Reconciler {
     /// The interval, or less when a look is due before it ends: after an event the next looks come
     /// closer together than turns do.
     async fn next_wait(&self) -> Duration {
-        let shortest = self.check_min.min(Duration::from_secs(1)).min(self.interval);
+        let shortest = self
+            .check_min
+            .min(Duration::from_secs(1))
+            .min(self.interval);
         match self.store.next_sweep_due().await {
             Ok(Some(due)) => due.since(self.clock.now()).clamp(shortest, self.interval),
             Ok(None) | Err(_) => self.interval,

@@ -32,7 +32,11 @@ impl Upkeep {
             events: settings.store.event_retention,
             finished: FINISHED,
         };
-        Self { store, clock, retention }
+        Self {
+            store,
+            clock,
+            retention,
+        }
     }
 
     /// Removes one batch.

@@ -29,17 +29,26 @@ pub(super) fn on_answer(
         }),
         // An output that is promised but not there yet is a run that has not ended: settling now
         // would plan effects with nothing to collect.
-        Observed::Running | Observed::OutputPending => {
-            Change::Running { requires_action: false, next_look_at }
-        }
-        Observed::RequiresAction => Change::Running { requires_action: true, next_look_at },
+        Observed::Running | Observed::OutputPending => Change::Running {
+            requires_action: false,
+            next_look_at,
+        },
+        Observed::RequiresAction => Change::Running {
+            requires_action: true,
+            next_look_at,
+        },
         Observed::Neither => {
             let looks = known.map_or(0, |o| o.neither_looks).saturating_add(1);
             let closed = known.is_some_and(|o| o.state == OperationState::Anomalous);
             if closed || looks >= MAX_NEITHER_LOOKS {
-                Change::Close { state: OperationState::Anomalous, next_look_at: now.after(DAILY) }
+                Change::Close {
+                    state: OperationState::Anomalous,
+                    next_look_at: now.after(DAILY),
+                }
             } else {
-                Change::Neither { next_look_at: policy.next_try_unknown(now, looks, now, ids) }
+                Change::Neither {
+                    next_look_at: policy.next_try_unknown(now, looks, now, ids),
+                }
             }
         }
     }
@@ -55,13 +64,23 @@ pub(super) fn on_not_found(
     ids: &dyn Ids,
 ) -> Change {
     let closed = known.state.is_closed_unproven();
-    let long = known.not_found_since.is_some_and(|since| now.since(since) >= policy.gone_after);
+    let long = known
+        .not_found_since
+        .is_some_and(|since| now.since(since) >= policy.gone_after);
     if closed {
-        Change::Close { state: known.state, next_look_at: now.after(DAILY) }
+        Change::Close {
+            state: known.state,
+            next_look_at: now.after(DAILY),
+        }
     } else if long {
-        Change::Close { state: OperationState::Gone, next_look_at: now.after(DAILY) }
+        Change::Close {
+            state: OperationState::Gone,
+            next_look_at: now.after(DAILY),
+        }
     } else {
-        Change::NotFound { next_look_at: policy.next_look(Some(known), reason, now, ids) }
+        Change::NotFound {
+            next_look_at: policy.next_look(Some(known), reason, now, ids),
+        }
     }
 }
 
@@ -74,7 +93,9 @@ pub(super) fn on_fault(
     ids: &dyn Ids,
 ) -> WorkFailure {
     let count = failures.saturating_add(1);
-    let delay = policy.retry.delay_at_least(count, ids.unit(), fault.retry_after());
+    let delay = policy
+        .retry
+        .delay_at_least(count, ids.unit(), fault.retry_after());
     WorkFailure {
         again_at: now.after(delay),
         why: fault.to_string(),

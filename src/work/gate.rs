@@ -11,7 +11,10 @@ use std::time::Duration;
 use crate::base::backoff::Backoff;
 
 /// Pause between probes of a refused key, doubled up to its cap.
-const PROBE: Backoff = Backoff { first: Duration::from_secs(15), cap: Duration::from_mins(5) };
+const PROBE: Backoff = Backoff {
+    first: Duration::from_secs(15),
+    cap: Duration::from_mins(5),
+};
 /// Longest pause a throttling server gets from us as a whole.
 const MAX_THROTTLE: Duration = Duration::from_mins(5);
 
@@ -50,8 +53,10 @@ impl Gate {
         let state = *self.lock();
         match state.refused {
             Some(refused) if now >= refused.next_probe => Pass::Probe,
-            Some(refused) => Pass::Wait(refused.next_probe - now),
-            None if now < state.throttled_until => Pass::Wait(state.throttled_until - now),
+            Some(refused) => Pass::Wait(refused.next_probe.saturating_sub(now)),
+            None if now < state.throttled_until => {
+                Pass::Wait(state.throttled_until.saturating_sub(now))
+            }
             None => Pass::Open,
         }
     }
@@ -66,7 +71,10 @@ impl Gate {
         let mut state = self.lock();
         let probes = state.refused.map_or(0, |r| r.probes) + 1;
         let first = state.refused.is_none();
-        state.refused = Some(Refused { probes, next_probe: now + PROBE.delay(probes, unit) });
+        state.refused = Some(Refused {
+            probes,
+            next_probe: now + PROBE.delay(probes, unit),
+        });
         first
     }
 
@@ -82,7 +90,9 @@ impl Gate {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -111,7 +121,11 @@ mod tests {
         let gate = Gate::default();
         gate.throttle(SECOND, 30 * SECOND);
         gate.throttle(SECOND, 5 * SECOND);
-        assert_eq!(gate.pass(SECOND), Pass::Wait(30 * SECOND), "the longer one counts");
+        assert_eq!(
+            gate.pass(SECOND),
+            Pass::Wait(30 * SECOND),
+            "the longer one counts"
+        );
         gate.throttle(SECOND, Duration::from_hours(9));
         assert_eq!(gate.pass(SECOND), Pass::Wait(MAX_THROTTLE));
     }

@@ -18,9 +18,9 @@ use crate::gemini::GeminiApi;
 use crate::store::{Change, Close, Look, Reader, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
 
+use super::decide;
 use super::gate::Gate;
 use super::policy::Policy;
-use super::decide;
 
 /// What to write about one work item.
 #[derive(Debug)]
@@ -33,7 +33,11 @@ pub(super) struct Plan {
 
 impl Plan {
     fn done(outcome: Outcome) -> Self {
-        Self { looks: Vec::new(), close: Close::Done(outcome), key_refused: None }
+        Self {
+            looks: Vec::new(),
+            close: Close::Done(outcome),
+            key_refused: None,
+        }
     }
 }
 
@@ -54,24 +58,32 @@ impl Looker<'_> {
             return Ok(Plan::done(Outcome::Unresolved));
         };
         let known = self.reader.resolve(&reference).await?;
-        if known.is_empty() { self.unknown(lease, &reference).await } else { self.known(lease, &known).await }
+        if known.is_empty() {
+            self.unknown(lease, &reference).await
+        } else {
+            self.known(lease, &known).await
+        }
     }
 
     /// Operations of the ledger. A short id may mean two: both are looked at.
     async fn known(&self, lease: &Lease, known: &[Operation]) -> Result<Plan, StoreError> {
         let mut plan = Plan::done(Outcome::NotTerminal);
         for operation in known {
-            let Some(name) = &operation.name else { continue };
+            let Some(name) = &operation.name else {
+                continue;
+            };
             if operation.state.is_settled() {
                 plan.close = Close::Done(Outcome::AlreadySettled);
-                plan.looks.push(self.entry(lease, operation, Change::Nothing, None));
+                plan.looks
+                    .push(self.entry(lease, operation, Change::Nothing, None));
                 continue;
             }
             match self.fetch(name).await {
                 Ok(observation) => {
                     let change = self.change(&observation, Some(operation), lease);
                     plan.close = Close::Done(outcome_of(&change));
-                    plan.looks.push(self.entry(lease, operation, change, Some(observation)));
+                    plan.looks
+                        .push(self.entry(lease, operation, change, Some(observation)));
                 }
                 Err(Fault::NotFound) => {
                     let now = self.clock.now();
@@ -101,14 +113,22 @@ impl Looker<'_> {
             match self.fetch(&name).await {
                 Ok(observation) => {
                     let change = self.change(&observation, None, lease);
-                    let subject = Subject::Found { name, reservation: lease.reservation };
+                    let subject = Subject::Found {
+                        name,
+                        reservation: lease.reservation,
+                    };
                     let mut plan = Plan::done(outcome_of(&change));
-                    plan.looks.push(self.found(lease, subject, change, observation));
+                    plan.looks
+                        .push(self.found(lease, subject, change, observation));
                     return Ok(plan);
                 }
                 // Another way to read the short id may be the right one.
                 Err(Fault::NotFound | Fault::Rejected { .. }) => {}
-                Err(fault) => return Ok(self.fail(lease, fault, Plan::done(Outcome::Unresolved)).await),
+                Err(fault) => {
+                    return Ok(self
+                        .fail(lease, fault, Plan::done(Outcome::Unresolved))
+                        .await);
+                }
             }
         }
         Ok(self.wait_unresolved(lease))
@@ -122,7 +142,9 @@ impl Looker<'_> {
             return Plan::done(Outcome::Unresolved);
         }
         let tries = lease.failures.saturating_add(1);
-        let again = self.policy.next_try_unknown(lease.created_at, tries, now, self.ids);
+        let again = self
+            .policy
+            .next_try_unknown(lease.created_at, tries, now, self.ids);
         let failure = WorkFailure {
             again_at: again.min(end),
             why: "neither the ledger nor the API knows this operation (yet)".to_owned(),
@@ -136,16 +158,17 @@ impl Looker<'_> {
     }
 
     async fn fetch(&self, name: &OperationName) -> Result<Observation, Fault> {
+        let began = self.clock.monotonic();
         let answer = self.api.operation(name).await;
         let outcome = match &answer {
             Ok(fetched) => match fetched.observation.observed {
-                Observed::Ended(_) => "ended",
+                Observed::Ended(_) => "terminal",
                 Observed::Running | Observed::RequiresAction | Observed::OutputPending => "running",
                 Observed::Neither => "neither",
             },
             Err(fault) => fault.label(),
         };
-        metrics::fetches(outcome);
+        metrics::fetch(outcome, self.clock.monotonic().saturating_sub(began));
         answer.map(|fetched| fetched.observation)
     }
 
@@ -192,7 +215,9 @@ impl Looker<'_> {
         change: Change,
         observation: Option<Observation>,
     ) -> Look {
-        let kind = operation.kind.unwrap_or(crate::domain::operation::Kind::Operation);
+        let kind = operation
+            .kind
+            .unwrap_or(crate::domain::operation::Kind::Operation);
         Look {
             subject: Subject::Known(operation.id),
             reason: lease.reason,

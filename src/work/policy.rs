@@ -41,7 +41,10 @@ impl Policy {
     pub fn new(settings: &Settings) -> Self {
         let reconcile = &settings.reconcile;
         Self {
-            schedule: Schedule { check_min: reconcile.check_min, check_max: reconcile.check_max },
+            schedule: Schedule {
+                check_min: reconcile.check_min,
+                check_max: reconcile.check_max,
+            },
             grace: reconcile.grace,
             stuck_after: reconcile.stuck_after,
             stuck_by_kind: reconcile.stuck_after_by_kind.clone(),
@@ -50,14 +53,21 @@ impl Policy {
             give_up_after: settings.delivery.give_up_after,
             unresolved_ttl: settings.worker.unresolved_ttl,
             max_attempts: settings.worker.max_attempts,
-            retry: Backoff { first: settings.worker.retry_first, cap: settings.worker.retry_cap },
+            retry: Backoff {
+                first: settings.worker.retry_first,
+                cap: settings.worker.retry_cap,
+            },
             adopt: settings.ledger.unregistered == Unregistered::Adopt,
         }
     }
 
     /// The terms of an operation of `kind` that enters the ledger at `now`.
     pub fn terms(&self, kind: Kind, now: Timestamp) -> Terms {
-        let stuck = self.stuck_by_kind.get(&kind).copied().unwrap_or(self.stuck_after);
+        let stuck = self
+            .stuck_by_kind
+            .get(&kind)
+            .copied()
+            .unwrap_or(self.stuck_after);
         Terms {
             first_look_at: now.after(self.grace),
             overdue_at: now.after(stuck),
@@ -82,10 +92,17 @@ impl Policy {
         let age = operation.map_or(Duration::ZERO, |o| now.since(o.submitted_at));
         let looks = match reason {
             Reason::Webhook | Reason::Replay => Some(1),
-            _ => operation.and_then(|o| o.looks_since_event).map(|n| n.saturating_add(1)),
+            _ => operation
+                .and_then(|o| o.looks_since_event)
+                .map(|n| n.saturating_add(1)),
         };
-        let left = operation.and_then(|o| o.deadline_at).map(|deadline| deadline.since(now));
-        now.after(jittered(self.schedule.next_look(age, looks, left), ids.unit()))
+        let left = operation
+            .and_then(|o| o.deadline_at)
+            .map(|deadline| deadline.since(now));
+        now.after(jittered(
+            self.schedule.next_look(age, looks, left),
+            ids.unit(),
+        ))
     }
 
     /// When a delivery naming something the API does not know (yet) is tried again: soon at first,
@@ -97,7 +114,9 @@ impl Policy {
         now: Timestamp,
         ids: &dyn Ids,
     ) -> Timestamp {
-        let delay = self.schedule.next_look(now.since(since), Some(tries.max(1)), None);
+        let delay = self
+            .schedule
+            .next_look(now.since(since), Some(tries.max(1)), None);
         now.after(jittered(delay, ids.unit()))
     }
 }

@@ -35,7 +35,13 @@ impl Registrar {
         ids: Arc<dyn Ids>,
         policy: Policy,
     ) -> Self {
-        Self { store, planner, clock, ids, policy }
+        Self {
+            store,
+            planner,
+            clock,
+            ids,
+            policy,
+        }
     }
 
     /// Registers a job that was submitted.
@@ -46,7 +52,12 @@ impl Registrar {
         user_metadata: Option<Value>,
     ) -> Result<Registered, StoreError> {
         let terms = self.policy.terms(name.kind(), self.clock.now());
-        let new = NewRegistration { name, job_kind, user_metadata, terms };
+        let new = NewRegistration {
+            name,
+            job_kind,
+            user_metadata,
+            terms,
+        };
         self.store.register(new, Arc::clone(&self.planner)).await
     }
 
@@ -57,26 +68,38 @@ impl Registrar {
         user_metadata: Option<Value>,
     ) -> Result<Uuid, StoreError> {
         let id = self.ids.uuid(self.clock.now());
-        self.store.reserve(Reservation { id, job_kind, user_metadata }).await?;
+        self.store
+            .reserve(Reservation {
+                id,
+                job_kind,
+                user_metadata,
+            })
+            .await?;
         Ok(id)
     }
 
     /// Gives a reserved record the name of its job.
     pub async fn bind(&self, id: Uuid, name: OperationName) -> Result<Binding, StoreError> {
         let terms = self.policy.terms(name.kind(), self.clock.now());
-        self.store.bind(id, name, terms, Arc::clone(&self.planner)).await
+        self.store
+            .bind(id, name, terms, Arc::clone(&self.planner))
+            .await
     }
 
     /// Looks again at an open operation; plans and revives the effects of a settled one, with the
     /// same keys. False when there is no such operation.
     pub async fn retry(&self, id: Uuid) -> Result<bool, StoreError> {
         let give_up_at = self.policy.give_up_at(self.clock.now());
-        self.store.retry_operation(id, give_up_at, Arc::clone(&self.planner)).await
+        self.store
+            .retry_operation(id, give_up_at, Arc::clone(&self.planner))
+            .await
     }
 
     /// A person's word on an effect. False when there is none, or it is being sent right now.
     pub async fn resolve_effect(&self, id: Uuid, what: EffectRetry) -> Result<bool, StoreError> {
         let give_up_at = self.policy.give_up_at(self.clock.now());
-        self.store.resolve_effect(id, what, give_up_at, Arc::clone(&self.planner)).await
+        self.store
+            .resolve_effect(id, what, give_up_at, Arc::clone(&self.planner))
+            .await
     }
 }

@@ -56,7 +56,10 @@ impl Sender {
             planner,
             clock,
             ids,
-            backoff: Backoff { first: settings.retry_first, cap: settings.retry_cap },
+            backoff: Backoff {
+                first: settings.retry_first,
+                cap: settings.retry_cap,
+            },
             lease: settings.lease,
             slots: settings.concurrency.max(1),
             taken: Arc::default(),
@@ -74,7 +77,9 @@ impl Sender {
     }
 
     async fn claim(&self) -> Result<Vec<LeasedEffect>, StoreError> {
-        let free = self.slots.saturating_sub(self.taken.load(Ordering::Acquire));
+        let free = self
+            .slots
+            .saturating_sub(self.taken.load(Ordering::Acquire));
         match self.store.next_effect_due().await? {
             Some(due) if free > 0 && due <= self.clock.now() => {
                 let limit = u32::try_from(free).unwrap_or(u32::MAX);
@@ -88,6 +93,7 @@ impl Sender {
     /// row stays `sending` and is freed later.
     async fn send(&self, effect: LeasedEffect, _slot: Slot) -> Option<EffectState> {
         let record = &effect.record;
+        let began = self.clock.monotonic();
         let delivery = match self.registry.get(&record.effect) {
             Some(sink) => {
                 let message = Message {
@@ -98,7 +104,10 @@ impl Sender {
                     attempt: record.attempts,
                     now: self.clock.now(),
                 };
-                match AssertUnwindSafe(sink.deliver(&message)).catch_unwind().await {
+                match AssertUnwindSafe(sink.deliver(&message))
+                    .catch_unwind()
+                    .await
+                {
                     Ok(delivery) => delivery,
                     Err(panic) => {
                         tracing::error!(
@@ -106,7 +115,9 @@ impl Sender {
                             panic = panic_text(&*panic),
                             "an effect panicked"
                         );
-                        Delivery::Ambiguous { why: "it panicked".to_owned() }
+                        Delivery::Ambiguous {
+                            why: "it panicked".to_owned(),
+                        }
                     }
                 }
             }
@@ -115,10 +126,15 @@ impl Sender {
                 why: format!("no effect named {} is configured any more", record.effect),
             },
         };
+        metrics::effect_attempt(&record.effect, outcome_of(&delivery), self.since(began));
         let end = self.end_of(delivery, record.attempts, &record.effect);
-        match self.store.end_send(&effect, end, Arc::clone(&self.planner)).await {
+        match self
+            .store
+            .end_send(&effect, end, Arc::clone(&self.planner))
+            .await
+        {
             Ok(state) => {
-                metrics::effects(state.as_str());
+                metrics::effect_ended(&record.effect, state.as_str());
                 tracing::info!(
                     effect = record.effect,
                     operation = record.operation_name.as_ref().map(ToString::to_string),
@@ -136,19 +152,32 @@ impl Sender {
         }
     }
 
+    fn since(&self, began: Duration) -> Duration {
+        self.clock.monotonic().saturating_sub(began)
+    }
+
     fn end_of(&self, delivery: Delivery, attempts: u32, effect: &str) -> EffectEnd {
         let again = |asked: Option<Duration>| {
-            let delay = self.backoff.delay_at_least(attempts.max(1), self.ids.unit(), asked);
+            let delay = self
+                .backoff
+                .delay_at_least(attempts.max(1), self.ids.unit(), asked);
             self.clock.now().after(delay)
         };
         match delivery {
             Delivery::Done => EffectEnd::Done,
             Delivery::Refused { why } => EffectEnd::Dead { why },
-            Delivery::Retry { after, why } => EffectEnd::Again { at: again(after), why },
+            Delivery::Retry { after, why } => EffectEnd::Again {
+                at: again(after),
+                why,
+            },
             Delivery::Ambiguous { why } => {
                 let rule = self.registry.rules().iter().find(|r| r.name == effect);
                 let policy = rule.map_or(AmbiguousPolicy::Hold, |r| r.ambiguous);
-                EffectEnd::Unknown { policy, at: again(None), why }
+                EffectEnd::Unknown {
+                    policy,
+                    at: again(None),
+                    why,
+                }
             }
         }
     }
@@ -204,6 +233,15 @@ impl Sender {
             Some(due) if due > now => due.since(now).min(SAFETY_POLL),
             _ => SAFETY_POLL,
         })
+    }
+}
+
+fn outcome_of(delivery: &Delivery) -> &'static str {
+    match delivery {
+        Delivery::Done => "done",
+        Delivery::Retry { .. } => "retry",
+        Delivery::Ambiguous { .. } => "ambiguous",
+        Delivery::Refused { .. } => "refused",
     }
 }
 

@@ -27,8 +27,9 @@ use crate::base::clock::Clock;
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::domain::fault::Fault;
-use crate::domain::ledger::{Lease, PlanEffects};
-use crate::domain::work::Outcome;
+use crate::domain::ledger::{Lease, PlanEffects, Told};
+use crate::domain::operation::OperationState;
+use crate::domain::work::{Outcome, Reason};
 use crate::gemini::GeminiApi;
 use crate::store::{Applied, Close, Store, StoreError, WorkFailure};
 use crate::telemetry::metrics;
@@ -129,24 +130,23 @@ impl Worker {
         if pass != Pass::Probe {
             return pass;
         }
-        match self.api.probe().await {
-            Err(Fault::KeyRefused { .. } | Fault::Forbidden { .. }) => {
-                self.gate.refuse(self.clock.monotonic(), self.ids.unit());
-                self.gate.pass(self.clock.monotonic())
-            }
-            // Any other answer is no longer about the key.
-            _ => {
-                if self.gate.accept() {
-                    tracing::info!("the API accepts the key again; fetching goes on");
-                    let planner = Arc::clone(&self.planner);
-                    if let Err(error) = self.store.recover_alert(KEY_ALERT.to_owned(), planner).await
-                    {
-                        tracing::error!(%error, "could not end the alert about the key");
-                    }
-                }
-                Pass::Open
+        if let Err(Fault::KeyRefused { .. } | Fault::Forbidden { .. }) = self.api.probe().await {
+            self.gate.refuse(self.clock.monotonic(), self.ids.unit());
+            return self.gate.pass(self.clock.monotonic());
+        }
+        // Any other answer is no longer about the key.
+        if self.gate.accept() {
+            tracing::info!("the API accepts the key again; fetching goes on");
+            let planner = Arc::clone(&self.planner);
+            if let Err(error) = self
+                .store
+                .recover_alert(KEY_ALERT.to_owned(), planner)
+                .await
+            {
+                tracing::error!(%error, "could not end the alert about the key");
             }
         }
+        Pass::Open
     }
 
     async fn claim(&self) -> Result<Vec<Lease>, StoreError> {
@@ -161,7 +161,9 @@ impl Worker {
             _ => return Ok(Vec::new()),
         }
         let old_cap = self.slots.total - self.slots.fresh_only;
-        let old = old_cap.saturating_sub(self.slots.taken_old.load(Ordering::Acquire)).min(free);
+        let old = old_cap
+            .saturating_sub(self.slots.taken_old.load(Ordering::Acquire))
+            .min(free);
         self.store.claim(count(free), count(old), self.lease).await
     }
 
@@ -172,20 +174,33 @@ impl Worker {
             Ok(end) => end,
             Err(panic) => {
                 let panic = panic_text(&*panic).to_owned();
-                tracing::error!(operation = lease.raw, panic, "looking at an operation panicked");
+                tracing::error!(
+                    operation = lease.raw,
+                    panic,
+                    "looking at an operation panicked"
+                );
                 let failure = WorkFailure {
-                    again_at: self.clock.now().after(self.policy.retry.delay(lease.attempts, 0.5)),
+                    again_at: self
+                        .clock
+                        .now()
+                        .after(self.policy.retry.delay(lease.attempts, 0.5)),
                     why: "looking at it panicked".to_owned(),
                     charged: true,
                 };
                 let close = Close::Again(failure, self.policy.max_attempts);
-                self.store.close_lease(&lease, close).await.map(|()| ItemEnd::Again)
+                self.store
+                    .close_lease(&lease, close)
+                    .await
+                    .map(|()| ItemEnd::Again)
             }
         };
         match end {
             Ok(end) => end,
             Err(StoreError::Fenced { .. }) => {
-                tracing::warn!(operation = lease.raw, "a lease was lost; its result is dropped");
+                tracing::warn!(
+                    operation = lease.raw,
+                    "a lease was lost; its result is dropped"
+                );
                 ItemEnd::Lost
             }
             Err(error) => {
@@ -196,8 +211,9 @@ impl Worker {
     }
 
     async fn attempt(&self, lease: &Lease) -> Result<ItemEnd, StoreError> {
+        let looker = self.looker();
         let plan = tokio::select! {
-            plan = self.looker().look(lease) => plan?,
+            plan = looker.look(lease) => plan?,
             lost = self.keep(lease) => return Err(lost),
         };
         self.write_down(lease, plan).await
@@ -222,26 +238,24 @@ impl Worker {
             Close::Again(..) | Close::Release => ItemEnd::Again,
         };
         let planner = Arc::clone(&self.planner);
-        let applied = self.store.finish_looks(lease, plan.looks, plan.close, planner).await?;
+        let applied = self
+            .store
+            .finish_looks(lease, plan.looks, plan.close, planner)
+            .await?;
         for one in &applied {
-            if let Applied::Settled(operation) = one {
-                metrics::settled(lease.reason.as_str(), operation.state.as_str());
-                tracing::info!(
-                    operation = operation.name.as_ref().map(ToString::to_string),
-                    job_kind = %operation.job_kind,
-                    state = %operation.state,
-                    settled_by = lease.reason.as_str(),
-                    effects = operation.effects_expected,
-                    "operation settled"
-                );
-            }
+            tell(lease.reason, one);
+        }
+        if let ItemEnd::Done(outcome) = end {
+            metrics::work_closed(lease.reason.as_str(), outcome.as_str());
         }
         if let Some(what) = plan.key_refused
             && self.gate.refuse(self.clock.monotonic(), self.ids.unit())
         {
             let summary = format!("the API refuses the key, so nothing is fetched: {what}");
             let planner = Arc::clone(&self.planner);
-            self.store.open_alert(KEY_ALERT.to_owned(), summary, planner).await?;
+            self.store
+                .open_alert(KEY_ALERT.to_owned(), summary, planner)
+                .await?;
         }
         Ok(end)
     }
@@ -331,6 +345,38 @@ impl Worker {
     }
 }
 
+/// Counts and logs what a look changed.
+fn tell(reason: Reason, applied: &Applied) {
+    match applied {
+        Applied::Settled(operation) => {
+            let lag = operation
+                .settled_at
+                .map(|at| at.since(operation.submitted_at));
+            metrics::settled(reason.as_str(), operation.state.as_str(), lag);
+            tracing::info!(
+                operation = operation.name.as_ref().map(ToString::to_string),
+                job_kind = %operation.job_kind,
+                state = %operation.state,
+                settled_by = reason.as_str(),
+                effects = operation.effects_expected,
+                "operation settled"
+            );
+        }
+        Applied::AlreadySettled(before) => {
+            if reason == Reason::Webhook && before.told == Told::Rescued {
+                metrics::webhook_late();
+            }
+        }
+        // A delivery said that it had ended, and the API says that it goes on.
+        Applied::Open(operation) if reason == Reason::Webhook => {
+            if operation.state == OperationState::Pending && !operation.requires_action {
+                metrics::refuted();
+            }
+        }
+        Applied::Open(_) | Applied::Pruned => {}
+    }
+}
+
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
@@ -342,7 +388,10 @@ impl Slots {
         if old {
             this.taken_old.fetch_add(1, Ordering::AcqRel);
         }
-        Slot { slots: Arc::clone(this), old }
+        Slot {
+            slots: Arc::clone(this),
+            old,
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 
 mod config;
 mod floors;
-mod http_serve;
 mod gemini_client;
+mod http_serve;
 mod metrics;
 mod simulator_api;
 mod simulator_faults;

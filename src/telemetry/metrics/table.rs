@@ -94,7 +94,7 @@ labels! {
         "body_too_large", "body_incomplete", "busy", "store_unavailable",
     ]);
     FETCH = "outcome": Listed(&[
-        "terminal", "running", "throttled", "unavailable", "key_refused", "forbidden", "not_found",
+        "terminal", "running", "neither", "throttled", "unavailable", "key_refused", "forbidden", "not_found",
         "rejected", "undecodable",
     ]);
     CAUSE = "settled_by": Listed(&["webhook", "reconcile", "register", "replay", "operator"]);
