@@ -3,4 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod floors;
+mod http_hooks;
 mod http_serve;
+mod http_support;
