@@ -12,3 +12,6 @@ mod simulator_faults;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
+mod http_hooks;
+mod http_serve;
+mod http_support;
