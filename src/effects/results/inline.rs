@@ -109,4 +109,13 @@ mod tests {
             assert_eq!(lines(body), None);
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn compacting_undoes_pretty_printing(text in ".*", key in ".*", number: f64) {
+            let value = serde_json::json!({ key: [text, number, null], "b": {} });
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            proptest::prop_assert_eq!(compact(&pretty), value.to_string());
+        }
+    }
 }

@@ -384,6 +384,29 @@ async fn an_ending_without_output_asks_the_api_nothing() {
 }
 
 #[tokio::test]
+async fn an_earlier_state_told_late_does_not_replace_the_outcome() {
+    let case = Case::new();
+    case.api.put("files/batch-x1", Ok(File::of(LINES)));
+    assert_eq!(case.deliver(&batch_file(3)).await, Delivery::Done);
+    let saved = case.read("manifest.json");
+    let late = Message {
+        key: "late".to_owned(),
+        ..message(payload("gone", &json!({})))
+    };
+    assert_eq!(case.deliver(&late).await, Delivery::Done);
+    assert_eq!(case.read("manifest.json"), saved);
+
+    // The other way round the success wins.
+    let case = Case {
+        api: case.api,
+        ..Case::new()
+    };
+    assert_eq!(case.deliver(&late).await, Delivery::Done);
+    assert_eq!(case.deliver(&batch_file(3)).await, Delivery::Done);
+    assert_eq!(case.read("manifest.json"), saved);
+}
+
+#[tokio::test]
 async fn an_interaction_is_saved_as_its_body() {
     let case = Case::new();
     let body = Bytes::from_static(b"{\"id\": \"v1_x\",\n \"status\": \"completed\"}");
