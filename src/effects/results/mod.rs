@@ -132,7 +132,7 @@ impl Results {
         let (output, body) = match known {
             Some(output @ (Output::File { .. } | Output::Media { .. })) => (Some(output), None),
             None if !succeeded => return Ok(Vec::new()),
-            // Inline, or a success whose summary does not say where: the body itself tells.
+            // Inline, or a success whose summary does not say where all of it is: the body tells.
             Some(Output::Inline { .. }) | None => {
                 let fetched = self
                     .gemini

@@ -427,15 +427,30 @@ async fn an_interaction_is_saved_as_its_body() {
 
 #[tokio::test]
 async fn a_success_whose_summary_does_not_say_where_is_looked_up() {
-    let case = Case::new();
-    case.api.put("files/batch-x1", Ok(File::of(LINES)));
-    let output = Output::File {
-        name: "files/batch-x1".to_owned(),
+    let uris = vec!["files/x1".to_owned(), "files/x2".to_owned()];
+    let file = Output::File {
+        name: "files/x1".to_owned(),
     };
-    *case.api.body.lock().unwrap() = Some((Bytes::from_static(b"{}"), Some(output)));
-    let one = message(payload("succeeded", &json!({})));
-    assert_eq!(case.deliver(&one).await, Delivery::Done);
-    assert_eq!(case.read("responses.jsonl"), LINES);
+    for (summary, output, files) in [
+        (json!({}), file, vec!["responses.jsonl"]),
+        // Shortened, because summaries are bounded.
+        (
+            json!({"output": {"at": "media", "uris": ["files/x1"], "left_out": 1}}),
+            Output::Media { uris },
+            vec!["media-1.bin", "media-2.bin"],
+        ),
+    ] {
+        let case = Case::new();
+        case.api.put("files/x1", Ok(File::of(LINES)));
+        case.api.put("files/x2", Ok(File::of(LINES)));
+        *case.api.body.lock().unwrap() = Some((Bytes::from_static(b"{}"), Some(output)));
+        let one = message(payload("succeeded", &summary));
+        assert_eq!(case.deliver(&one).await, Delivery::Done);
+        let mut expected = files;
+        expected.extend(["manifest.json", "operation.json"]);
+        expected.sort_unstable();
+        assert_eq!(case.names(), expected);
+    }
 }
 
 #[tokio::test]
