@@ -22,6 +22,7 @@ mod command;
 pub mod guard;
 mod http;
 pub mod payload;
+pub mod plan;
 mod post;
 mod results;
 pub mod signing;

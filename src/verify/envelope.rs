@@ -1,0 +1,344 @@
+//! The two gates, and the type that proves a delivery passed both.
+//!
+//! Which proofs count is the source's: `any` wants one of its kinds, `all` wants each. Under both, a
+//! proof of an accepted kind that is there and wrong refuses the delivery, even beside a right one;
+//! a kind the source does not accept is not looked at.
+//!
+//! [`Verified`] can be made only by [`Admitted::verify`], and [`Admitted`] only by
+//! [`Verifier::admit`]: no code path reaches the store around a check.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::freshness::Window;
+use super::path_token::{PathProof, PathTokens};
+use super::reject::Reject;
+use super::shared_secret::SharedSecret;
+use super::signing_secret::{BadSigningSecret, SigningSecret};
+use super::standard_webhooks::{Presented, well_formed_id};
+use crate::base::clock::Timestamp;
+use crate::config::settings::{Hooks, Require, Source};
+
+/// Headers that carry credentials and are never kept.
+const NOT_KEPT: [&str; 4] = [
+    super::shared_secret::HEADER,
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+];
+/// Most headers kept; the listener accepts no more than this.
+const MAX_KEPT_HEADERS: usize = 64;
+/// Most bytes of names and values kept; the listener accepts no more than this.
+const MAX_KEPT_BYTES: usize = 16 * 1024;
+
+/// A kind of proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proof {
+    /// `X-Hook-Secret`.
+    SharedHeader,
+    /// A Standard Webhooks signature over the body.
+    StandardWebhooks,
+}
+
+impl Proof {
+    /// The kind as it is stored and counted.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::SharedHeader => "shared_header",
+            Self::StandardWebhooks => "standard_webhooks",
+        }
+    }
+}
+
+/// Why no verifier can be made from the settings. Never repeats a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SetupProblem {
+    /// `hooks.path_token` is not set.
+    #[error("hooks.path_token is not set")]
+    NoPathToken,
+    /// A source wants the shared header, but no secret is set.
+    #[error("sources.{source_name}.shared_header needs hooks.shared_secret")]
+    NoSharedSecret {
+        /// The source.
+        source_name: String,
+    },
+    /// A source accepts no proof at all.
+    #[error("sources.{source_name} accepts no proof; set shared_header or signing_secrets")]
+    NoProof {
+        /// The source.
+        source_name: String,
+    },
+    /// A signing secret cannot be used.
+    #[error("sources.{source_name}.signing_secrets[{index}] {why}")]
+    SigningSecret {
+        /// The source.
+        source_name: String,
+        /// Position in the list, from 0.
+        index: usize,
+        /// What is wrong.
+        why: BadSigningSecret,
+    },
+}
+
+/// Everything the door accepts.
+#[derive(Debug)]
+pub struct Verifier {
+    tokens: PathTokens,
+    sources: BTreeMap<String, Arc<Rules>>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    name: Arc<str>,
+    require: Require,
+    shared: Option<SharedSecret>,
+    signing: Vec<SigningSecret>,
+    window: Window,
+}
+
+impl Verifier {
+    /// Reads every secret, or lists all that is wrong.
+    pub fn new(
+        hooks: &Hooks,
+        sources: &BTreeMap<String, Source>,
+    ) -> Result<Self, Vec<SetupProblem>> {
+        let mut problems = Vec::new();
+        let tokens = hooks.path_token.as_ref().map(PathTokens::new);
+        if tokens.is_none() {
+            problems.push(SetupProblem::NoPathToken);
+        }
+        let rules = sources
+            .iter()
+            .map(|(name, source)| {
+                let rules = Rules::new(name, source, hooks, &mut problems);
+                (name.clone(), Arc::new(rules))
+            })
+            .collect();
+        match tokens {
+            Some(tokens) if problems.is_empty() => Ok(Self {
+                tokens,
+                sources: rules,
+            }),
+            _ => Err(problems),
+        }
+    }
+
+    /// The path tokens, for minting a reservation's.
+    pub const fn path_tokens(&self) -> &PathTokens {
+        &self.tokens
+    }
+
+    /// The first gate: path token, then the proofs as far as headers can tell.
+    pub fn admit(
+        &self,
+        source: &str,
+        token: &str,
+        headers: &HeaderMap,
+    ) -> Result<Admitted, Reject> {
+        // The token first, whether or not the source exists: source names are no secret to keep, but
+        // neither is there a reason to list them to whoever has no token.
+        let path = self.tokens.check(token).ok_or(Reject::WrongToken)?;
+        let rules = self.sources.get(source).ok_or(Reject::UnknownSource)?;
+        let shared = match &rules.shared {
+            Some(secret) => secret.check(headers)?,
+            None => false,
+        };
+        let signature = if rules.signing.is_empty() {
+            None
+        } else {
+            Presented::read(headers)?
+        };
+        let brought = [
+            (rules.shared.is_some(), shared),
+            (!rules.signing.is_empty(), signature.is_some()),
+        ];
+        let enough = match rules.require {
+            Require::Any => brought.iter().any(|(_, there)| *there),
+            Require::All => brought.iter().all(|(accepted, there)| *there || !accepted),
+        };
+        if !enough {
+            return Err(Reject::MissingProof);
+        }
+        Ok(Admitted {
+            rules: Arc::clone(rules),
+            path,
+            shared,
+            signature,
+            webhook_id: well_formed_id(headers).map(ToOwned::to_owned),
+            headers: kept(headers),
+        })
+    }
+}
+
+impl Rules {
+    fn new(name: &str, source: &Source, hooks: &Hooks, problems: &mut Vec<SetupProblem>) -> Self {
+        let source_name = || name.to_owned();
+        let shared = if source.shared_header {
+            let secret = hooks.shared_secret.as_ref().map(SharedSecret::new);
+            if secret.is_none() {
+                problems.push(SetupProblem::NoSharedSecret {
+                    source_name: source_name(),
+                });
+            }
+            secret
+        } else {
+            None
+        };
+        if !source.shared_header && source.signing_secrets.is_empty() {
+            problems.push(SetupProblem::NoProof {
+                source_name: source_name(),
+            });
+        }
+        let mut signing = Vec::with_capacity(source.signing_secrets.len());
+        for (index, secret) in source.signing_secrets.iter().enumerate() {
+            match SigningSecret::parse(secret) {
+                Ok(secret) => signing.push(secret),
+                Err(why) => problems.push(SetupProblem::SigningSecret {
+                    source_name: source_name(),
+                    index,
+                    why,
+                }),
+            }
+        }
+        Self {
+            name: name.into(),
+            require: source.require,
+            shared,
+            signing,
+            window: Window::new(hooks.tolerance),
+        }
+    }
+}
+
+/// Past the first gate: worth reading a body for.
+#[derive(Debug)]
+pub struct Admitted {
+    rules: Arc<Rules>,
+    path: PathProof,
+    shared: bool,
+    signature: Option<Presented>,
+    webhook_id: Option<String>,
+    headers: Vec<(String, Bytes)>,
+}
+
+impl Admitted {
+    /// The second gate: signatures over the raw `body`, then the window around `now`.
+    pub fn verify(self, body: Bytes, now: Timestamp) -> Result<Verified, Reject> {
+        let mut proofs = Vec::with_capacity(2);
+        if self.shared {
+            proofs.push(Proof::SharedHeader);
+        }
+        let mut signed_at = None;
+        if let Some(signature) = &self.signature {
+            if !signature.is_signed_by(&self.rules.signing, &body) {
+                return Err(Reject::BadSignature);
+            }
+            // After the signature: only what was rightly signed can be called stale.
+            self.rules.window.check(signature.signed_at(), now)?;
+            signed_at = Some(signature.signed_at());
+            proofs.push(Proof::StandardWebhooks);
+        }
+        Ok(Verified {
+            source: Arc::clone(&self.rules.name),
+            path: self.path,
+            proofs,
+            webhook_id: self.webhook_id,
+            signed_at,
+            headers: self.headers,
+            body,
+            received_at: now,
+        })
+    }
+}
+
+/// A genuine delivery.
+#[derive(Clone)]
+pub struct Verified {
+    source: Arc<str>,
+    path: PathProof,
+    proofs: Vec<Proof>,
+    webhook_id: Option<String>,
+    signed_at: Option<Timestamp>,
+    headers: Vec<(String, Bytes)>,
+    body: Bytes,
+    received_at: Timestamp,
+}
+
+impl Verified {
+    /// Name of the source it came in by.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Which path token it used.
+    pub const fn path(&self) -> PathProof {
+        self.path
+    }
+
+    /// The proofs it brought, each checked.
+    pub fn proofs(&self) -> &[Proof] {
+        &self.proofs
+    }
+
+    /// `webhook-id`, when there is exactly one of the accepted form.
+    pub fn webhook_id(&self) -> Option<&str> {
+        self.webhook_id.as_deref()
+    }
+
+    /// When it was signed, if it was.
+    pub const fn signed_at(&self) -> Option<Timestamp> {
+        self.signed_at
+    }
+
+    /// Headers to keep: lower-case names, raw values, in order of arrival per name. Credentials are
+    /// left out, and so is whatever exceeds 64 headers or 16 KiB.
+    pub fn headers(&self) -> &[(String, Bytes)] {
+        &self.headers
+    }
+
+    /// The body as received.
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Our clock when it was verified.
+    pub const fn received_at(&self) -> Timestamp {
+        self.received_at
+    }
+}
+
+impl std::fmt::Debug for Verified {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verified")
+            .field("source", &self.source)
+            .field("path", &self.path)
+            .field("proofs", &self.proofs)
+            .field("webhook_id", &self.webhook_id)
+            .field("signed_at", &self.signed_at)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn kept(headers: &HeaderMap) -> Vec<(String, Bytes)> {
+    let mut room = MAX_KEPT_BYTES;
+    headers
+        .iter()
+        .filter(|(name, _)| !NOT_KEPT.contains(&name.as_str()))
+        .take(MAX_KEPT_HEADERS)
+        .map_while(|(name, value)| {
+            room = room.checked_sub(name.as_str().len() + value.len())?;
+            Some((
+                name.as_str().to_owned(),
+                Bytes::copy_from_slice(value.as_bytes()),
+            ))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "envelope_tests.rs"]
+mod tests;
