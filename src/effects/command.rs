@@ -52,7 +52,7 @@ const PASSED_ON: &[&str] = &[
 /// `EX_TEMPFAIL`: the program asks to be tried again.
 const TRY_AGAIN: i32 = 75;
 /// How long a killed program may take to be gone.
-const REAP: Duration = Duration::from_secs(5);
+const REAP: Duration = Duration::from_secs(2);
 
 /// Runs one program.
 pub(super) struct Command {

@@ -2,17 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod effects;
 mod config;
+mod effects;
 mod floors;
 mod gemini_client;
+mod http_hooks;
 mod http_serve;
+mod http_support;
 mod metrics;
 mod simulator_api;
 mod simulator_faults;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
-mod http_hooks;
-mod http_serve;
-mod http_support;

@@ -28,7 +28,6 @@
 //! given up by age.
 
 mod disk;
-mod inline;
 mod naming;
 
 use std::fmt;
@@ -49,6 +48,7 @@ use crate::domain::effect::Delivery;
 use crate::domain::fault::Fault;
 use crate::domain::observation::Output;
 use crate::domain::operation::{Kind, OperationName, OperationState};
+use crate::gemini::wire::inline_results;
 use crate::gemini::{FileName, GeminiApi};
 
 const MANIFEST: &str = "manifest.json";
@@ -228,11 +228,10 @@ async fn inline_batch(
     body: &Bytes,
     expected: Option<u64>,
 ) -> Result<Written, Delivery> {
-    let lines = inline::lines(body)
-        .ok_or_else(|| retry("the fetched body shows no inline responses".to_owned()))?;
+    let lines = inline_results(Kind::Batch, body).map_err(|f| of_fault(&f))?;
     let mut part = folder.part().await.map_err(of_disk)?;
     for line in lines {
-        part.push(line.as_bytes()).await.map_err(of_disk)?;
+        part.push(line.get().as_bytes()).await.map_err(of_disk)?;
         part.push(b"\n").await.map_err(of_disk)?;
     }
     folder.settle(part, RESPONSES, expected).await

@@ -65,8 +65,9 @@ pub(crate) fn effect_with(
     gemini: &Arc<dyn GeminiApi>,
 ) -> Arc<dyn Effect> {
     let registry = Registry::build(&[configured("notify", action, timeout)], gemini).unwrap();
-    assert_eq!(registry.longest_timeout(), timeout);
-    registry.get("notify").unwrap()
+    let built = registry.get("notify").unwrap();
+    assert_eq!(built.timeout(), timeout);
+    built
 }
 
 pub(crate) fn message(payload: impl Into<Bytes>) -> Message {
