@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod config;
+mod effects;
 mod floors;
 mod gemini_client;
 mod http_hooks;
