@@ -13,10 +13,12 @@ use hookledger::http::hooks::{Door, Receive, ReceiveAnswer, Unavailable, routes}
 use hookledger::http::peers::Peers;
 use hookledger::http::serve::ServeSettings;
 use hookledger::verify::{SigningSecret, Verified, Verifier};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, Semaphore};
 
-use super::http_support::{PATIENCE, SHORT, Server, read_until, settings};
+use super::http_support::{PATIENCE, SHORT, Server, read_to_end, read_until, settings};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const SHARED: &str = "a-shared-secret-of-24-bytes";
@@ -314,8 +316,10 @@ async fn more_than_the_permits_is_503_before_the_body() {
     let (status, headers, _) = seen(place.shared("second")).await;
     assert_eq!(status, 503);
     assert!(headers.contains(&"retry-after: 1".to_owned()));
-    // Who has no proof is told so, permits or not.
+    // What costs nothing to refuse is refused as ever, permits or not.
     assert_eq!(seen(place.hook().body("x")).await.0, 401);
+    let large = place.hook().header("x-hook-secret", SHARED);
+    assert_eq!(seen(large.body(vec![b'x'; MAX_BODY + 1])).await.0, 413);
     place.receiver.gate.add_permits(2);
     assert!(first.join_all().await.into_iter().all(|r| r.is_ok()));
     assert_eq!(seen(place.shared("third")).await.0, 200);
@@ -376,4 +380,62 @@ async fn failures_are_throttled_by_address_and_valid_deliveries_never() {
     for _ in 0..70 {
         assert_eq!(seen(place.hook()).await.0, 401);
     }
+}
+
+#[tokio::test]
+async fn a_body_is_asked_for_only_behind_the_first_gate() {
+    let place = Place::open().await;
+    let head = |token: &str| {
+        format!(
+            "POST /hooks/gemini/{token} HTTP/1.1\r\nHost: x\r\nX-Hook-Secret: {SHARED}\r\n\
+             Content-Length: 3\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+        )
+    };
+    let mut stream = place.server.connect().await;
+    stream.write_all(head(TOKEN).as_bytes()).await.unwrap();
+    read_until(&mut stream, "100 Continue").await;
+    stream.write_all(b"new").await.unwrap();
+    read_until(&mut stream, "accepted").await;
+    let answer = place.server.exchange(head("wrong").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+#[tokio::test]
+async fn damaged_requests_never_reach_the_receiver_nor_break_the_door() {
+    let place = Place::open().await;
+    let request = format!(
+        "POST /hooks/gemini/{TOKEN} HTTP/1.1\r\nHost: x\r\nX-Hook-Secret: not-the-shared-secret\r\n\
+         webhook-id: msg_1\r\nwebhook-timestamp: 1769083200\r\nwebhook-signature: v1,AAAA\r\n\
+         Content-Length: 4\r\nConnection: close\r\n\r\nbody"
+    )
+    .into_bytes();
+    let mut rng = StdRng::seed_from_u64(20_260_122);
+    let mut answered = 0;
+    for turn in 0..400 {
+        let mut damaged = request.clone();
+        for _ in 0..rng.random_range(1..6) {
+            let at = rng.random_range(0..damaged.len());
+            match rng.random_range(0..4) {
+                0 => drop(damaged.remove(at)),
+                1 => damaged.insert(at, rng.random()),
+                2 => damaged.truncate(at.max(1)),
+                _ => *damaged.get_mut(at).unwrap() = rng.random(),
+            }
+        }
+        let mut stream = place.server.connect().await;
+        stream.write_all(&damaged).await.unwrap();
+        // We have said all: what is still missing will not come.
+        stream.shutdown().await.unwrap();
+        let answer = read_to_end(&mut stream).await;
+        let status = answer.get(9..12).unwrap_or("");
+        let fine = [
+            "", "400", "401", "404", "405", "408", "413", "414", "431", "505",
+        ];
+        let shown = String::from_utf8_lossy(&damaged);
+        assert!(fine.contains(&status), "turn {turn}: {answer} to {shown}");
+        answered += u32::from(!answer.is_empty());
+    }
+    assert!(answered > 200, "only {answered} were answered at all");
+    assert!(place.receiver.taken.lock().unwrap().is_empty());
+    assert_eq!(seen(place.shared("new")).await.0, 200);
 }
