@@ -439,3 +439,72 @@ async fn damaged_requests_never_reach_the_receiver_nor_break_the_door() {
     assert!(place.receiver.taken.lock().unwrap().is_empty());
     assert_eq!(seen(place.shared("new")).await.0, 200);
 }
+
+/// Collects every log line of this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_secret_and_no_body_is_ever_logged() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let logger = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    // The test's runtime has one thread, so this catches the server's tasks as well. While there is
+    // only one subscriber, a line first met by another test's thread is taken to interest nobody;
+    // a second subscriber makes tracing ask them all.
+    let _guard = tracing::subscriber::set_default(logger);
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
+    let place = Place::open().await;
+    let raw = |token: &str, secret: &str, body: &str| {
+        format!(
+            "POST /hooks/gemini/{token} HTTP/1.1\r\nHost: x\r\nX-Hook-Secret: {secret}\r\n\
+             Authorization: Bearer canary-authorization\r\nCookie: canary-cookie\r\n\
+             webhook-signature: v1,canary-signature\r\nwebhook-id: msg_1\r\n\
+             webhook-timestamp: 1769083200\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    for (token, secret, body) in [
+        (TOKEN, SHARED, "canary-body"),
+        (TOKEN, "canary-secret", "canary-body"),
+        ("canary-token", SHARED, "canary-body"),
+    ] {
+        place
+            .server
+            .exchange(raw(token, secret, body).as_bytes())
+            .await;
+    }
+    for body in ["canary-body", "full", "defect"] {
+        seen(place.shared(body)).await;
+    }
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains("request{id="), "{text}");
+    let ours: Vec<&str> = text.lines().filter(|l| l.contains("hookledger")).collect();
+    assert!(
+        ours.iter().any(|l| l.contains("bad_shared_secret")),
+        "{ours:#?}"
+    );
+    assert!(
+        ours.iter().any(|l| l.contains("store_unavailable")),
+        "{ours:#?}"
+    );
+    for canary in ["canary", TOKEN, SHARED, SIGNING] {
+        let told: Vec<_> = ours.iter().filter(|l| l.contains(canary)).collect();
+        assert!(told.is_empty(), "{canary}: {told:#?}");
+    }
+}

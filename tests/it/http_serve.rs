@@ -404,3 +404,14 @@ async fn a_forced_stop_drops_what_does_not_end() {
     let left = stream.read(&mut [0; 1]).await;
     assert!(matches!(left, Ok(0) | Err(_)), "{left:?}");
 }
+
+#[tokio::test]
+async fn no_connection_is_for_ever() {
+    let server = server().await;
+    let mut stream = server.connect().await;
+    let asks = "GET /hi HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1001);
+    stream.write_all(asks.as_bytes()).await.unwrap();
+    let answers = read_to_end(&mut stream).await;
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 1000);
+    assert_eq!(answers.matches("connection: close").count(), 1);
+}
