@@ -288,6 +288,17 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// Whether lines are JSON when they go to a terminal, or not to one.
+    pub const fn is_json(self, to_terminal: bool) -> bool {
+        match self {
+            Self::Auto => !to_terminal,
+            Self::Text => false,
+            Self::Json => true,
+        }
+    }
+}
+
 /// `[log]`
 #[derive(Debug, Clone)]
 pub struct Log {

@@ -3,6 +3,7 @@
 pub mod effect;
 pub mod event;
 pub mod fault;
+pub mod ledger;
 pub mod observation;
 pub mod operation;
 pub mod work;

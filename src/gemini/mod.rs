@@ -4,6 +4,13 @@
 //! shapes stay in this room. A name reaches a URL only as an [`OperationName`] or a [`FileName`],
 //! both of which only their parsers can make.
 
+pub mod client;
+mod download;
+pub mod error;
+pub mod limit;
+pub mod text;
+pub mod wire;
+
 use std::fmt;
 use std::pin::Pin;
 use std::str::FromStr;
@@ -100,4 +107,38 @@ pub trait GeminiApi: Send + Sync + fmt::Debug {
 
     /// Begins the download of a file's bytes.
     async fn download(&self, file: &FileName) -> Result<Download, Fault>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_name_is_found_in_what_the_provider_gives() {
+        for (given, name) in [
+            ("files/batch-3a96", "files/batch-3a96"),
+            (
+                "https://generativelanguage.googleapis.com/v1beta/files/04pm:download?alt=media",
+                "files/04pm",
+            ),
+            ("http://127.0.0.1:9/download/v1/files/a", "files/a"),
+        ] {
+            let found = FileName::from_uri(given);
+            assert_eq!(found.as_ref().map(FileName::as_str), Ok(name));
+        }
+        for given in [
+            "",
+            "files/",
+            "files/A",
+            "files/a/b",
+            "files/..",
+            "files/a?x=1",
+            "files/a%2fb",
+            "gs://bucket/files/a",
+            "https://x.example/files/",
+            "https://x.example/?files/a",
+        ] {
+            assert_eq!(FileName::from_uri(given), Err(NotAFile), "{given}");
+        }
+    }
 }

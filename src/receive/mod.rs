@@ -1,1 +1,116 @@
 //! Floor 4: from a verified delivery to a durable work item.
+//!
+//! Nothing heavy happens here: the body is read for what it names, and one write takes the event, its
+//! dedupe row and its work item to disk. The answer comes after that commit. The write belongs to
+//! the store's writer from the moment it is queued, before the first await; a client that hangs up
+//! or a handler that is timed out changes nothing about it.
+//!
+//! Replay takes the same way in as a delivery, with an id of its own and no dedupe key, so that
+//! dedupe cannot swallow it; effects are keyed by operation, so a replay repeats none.
+
+pub mod parse;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::base::clock::Clock;
+use crate::base::ids::Ids;
+use crate::store::{NewDelivery, Received, Store, StoreError};
+use crate::telemetry::metrics;
+use crate::verify::envelope::Verified;
+use crate::verify::path_token::PathProof;
+
+/// Takes verified deliveries to disk.
+#[derive(Debug, Clone)]
+pub struct Receiver {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    dedupe_ttl: Duration,
+}
+
+impl Receiver {
+    /// A receiver whose dedupe rows live for `dedupe_ttl`.
+    pub fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        dedupe_ttl: Duration,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            ids,
+            dedupe_ttl,
+        }
+    }
+
+    /// Stores a delivery and answers once it is on disk.
+    ///
+    /// # Errors
+    /// Nothing was stored; the sender should try again.
+    pub async fn receive(&self, verified: Verified) -> Result<Received, StoreError> {
+        let facts = parse::read(verified.body(), verified.webhook_id());
+        let received_at = verified.received_at();
+        let delivery = NewDelivery {
+            id: self.ids.uuid(received_at),
+            source: verified.source().to_owned(),
+            received_at,
+            event_type: facts.event_type,
+            operation: facts.operation,
+            dedupe_key: facts.dedupe_key,
+            dedupe_until: received_at.after(self.dedupe_ttl),
+            ignored_because: facts.ignored_because,
+            webhook_id: verified.webhook_id().map(ToOwned::to_owned),
+            proof: verified
+                .proofs()
+                .first()
+                .map_or("none", |proof| proof.label()),
+            reservation: match verified.path() {
+                PathProof::Reservation(id) => Some(id),
+                PathProof::Main => None,
+            },
+            replay_of: None,
+            user_metadata: facts.user_metadata,
+            headers: verified.headers().to_vec(),
+            body: verified.body().clone(),
+        };
+        let source = delivery.source.clone();
+        let received = self.store.deliver(delivery).await?;
+        metrics::delivery(&source, received.verdict.as_str());
+        Ok(received)
+    }
+
+    /// Puts a captured delivery through the queue once more. `None` when there is no such event.
+    pub async fn replay(&self, event: Uuid) -> Result<Option<Received>, StoreError> {
+        let Some(captured) = self.store.event(event).await? else {
+            return Ok(None);
+        };
+        let now = self.clock.now();
+        let facts = parse::read(&captured.body, None);
+        let delivery = NewDelivery {
+            id: self.ids.uuid(now),
+            source: captured.record.source,
+            received_at: now,
+            event_type: facts.event_type,
+            operation: facts.operation,
+            dedupe_key: None,
+            dedupe_until: now,
+            ignored_because: facts.ignored_because,
+            webhook_id: None,
+            proof: "replay",
+            reservation: None,
+            replay_of: Some(event),
+            user_metadata: facts.user_metadata,
+            headers: captured
+                .headers
+                .into_iter()
+                .map(|(n, v)| (n, v.into()))
+                .collect(),
+            body: captured.body.into(),
+        };
+        self.store.deliver(delivery).await.map(Some)
+    }
+}

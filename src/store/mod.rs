@@ -1,1 +1,247 @@
-//! Floor 2: what is on disk.
+//! Floor 2: what is on disk, and the only floor that knows SQL.
+//!
+//! [`Store`] shows domain types only. Every write is a named transaction of the one writer; every
+//! read is a short query on a read-only connection. Where the boundaries lie:
+//!
+//! | transaction | what commits together |
+//! |---|---|
+//! | `deliver` | dedupe row, captured event, work item (and those of every delivery beside it) |
+//! | `claim` | the lease and the attempt it charges |
+//! | `finish look` | ledger transition, history, outbox rows, alerts, the work item's end |
+//! | `begin send` / `end send` | the intent before an effect leaves; the receipt after |
+//! | `register` | the record, the effects it now matches, the wake-up of waiting items |
+//!
+//! Everything engine-specific is under `sqlite/`; another engine would stand beside it and pass the
+//! same tests.
+
+mod error;
+mod sqlite;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use uuid::Uuid;
+
+pub use error::{OpenError, StoreError};
+pub use sqlite::ledger::{Binding, NewRegistration, Registered, Reservation, Terms};
+pub use sqlite::outbox::EffectRetry;
+pub use sqlite::queue::{Close, WorkFailure};
+pub use sqlite::reports::{EventFilter, Gauges, Page};
+pub use sqlite::settle::{Applied, Change, Look, Settlement, Subject};
+pub use sqlite::sweep::{Rescued, Told};
+pub use sqlite::upkeep::{Pruned, Retention};
+
+use crate::base::clock::{Clock, Timestamp};
+use crate::base::ids::Ids;
+use crate::base::shutdown::Shutdown;
+use crate::domain::event::Verdict;
+use crate::domain::operation::OperationRef;
+use crate::domain::work::Reason;
+
+/// A verified delivery on its way to disk.
+#[derive(Debug, Clone)]
+pub struct NewDelivery {
+    /// Its event id.
+    pub id: Uuid,
+    /// The source it came from.
+    pub source: String,
+    /// When it came.
+    pub received_at: Timestamp,
+    /// Its type.
+    pub event_type: Option<String>,
+    /// The operation it names.
+    pub operation: Option<OperationRef>,
+    /// What redeliveries of it fold by; `None` is always new.
+    pub dedupe_key: Option<String>,
+    /// Until when they fold.
+    pub dedupe_until: Timestamp,
+    /// Why there is nothing to do, when that is so.
+    pub ignored_because: Option<&'static str>,
+    /// Its `webhook-id`.
+    pub webhook_id: Option<String>,
+    /// The proof it was accepted by.
+    pub proof: &'static str,
+    /// The reservation whose URL it came by.
+    pub reservation: Option<Uuid>,
+    /// The captured event it repeats, for a replay.
+    pub replay_of: Option<Uuid>,
+    /// What the submitter attached to the job.
+    pub user_metadata: Option<Value>,
+    /// Headers to keep.
+    pub headers: Vec<(String, Bytes)>,
+    /// The raw body.
+    pub body: Bytes,
+}
+
+impl NewDelivery {
+    /// The verdict it gets when it is new.
+    pub fn verdict(&self) -> Verdict {
+        if self.ignored_because.is_some() || self.operation.is_none() {
+            Verdict::Ignored
+        } else {
+            Verdict::Accepted
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        if self.replay_of.is_some() {
+            Reason::Replay
+        } else {
+            Reason::Webhook
+        }
+    }
+
+    /// About how much memory it holds while it waits.
+    fn bytes(&self) -> usize {
+        512 + self.body.len()
+            + self
+                .headers
+                .iter()
+                .map(|(n, v)| n.len() + v.len())
+                .sum::<usize>()
+    }
+
+    fn headers_json(&self) -> String {
+        let headers = self.headers.iter().map(|(name, value)| {
+            let value = match std::str::from_utf8(value) {
+                Ok(text) => Value::from(text),
+                Err(_) => serde_json::json!({"base64": data_encoding::BASE64.encode(value)}),
+            };
+            Value::Array(vec![Value::from(name.as_str()), value])
+        });
+        Value::Array(headers.collect()).to_string()
+    }
+}
+
+/// What became of a delivery, once its commit returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// The event id it was given (not stored when it is a duplicate).
+    pub event_id: Uuid,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// How to open the store.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// The database file.
+    pub path: PathBuf,
+    /// Read-only connections.
+    pub readers: u32,
+    /// Bytes of deliveries that may wait for their commit.
+    pub max_waiting: u64,
+}
+
+/// The store, for the one process that writes it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    reader: Reader,
+    writer: sqlite::write::Writer,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    /// Held for as long as the store is: the instance lock.
+    _lock: Arc<File>,
+}
+
+/// The store, read only: also beside the process that writes it.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    pool: sqlx::SqlitePool,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens (and if need be makes and migrates) the file, and starts the writer in `group`.
+    pub async fn open(
+        options: &OpenOptions,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        group: &Shutdown,
+    ) -> Result<Self, OpenError> {
+        let opened = sqlite::pool::open(&options.path, options.readers).await?;
+        let writer = sqlite::write::Writer::start(opened.writer, options.max_waiting, group);
+        Ok(Self {
+            reader: Reader {
+                pool: opened.readers,
+                path: options.path.clone(),
+            },
+            writer,
+            clock,
+            ids,
+            _lock: Arc::new(opened.lock),
+        })
+    }
+
+    /// The reading half.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Writes a delivery; answers after the commit it shares with those beside it.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when too many bytes wait, anything else when nothing was stored.
+    pub async fn deliver(&self, delivery: NewDelivery) -> Result<Received, StoreError> {
+        self.writer.deliver(delivery).await
+    }
+
+    /// Completes with the reason once the file cannot be trusted any more; the process should end.
+    pub async fn broken(&self) -> String {
+        self.writer.broken().await
+    }
+
+    /// Changes after every commit that may have made something due; loops wait on it. The value only
+    /// rises, so a commit between two looks at it is never missed.
+    pub fn news(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.writer.news()
+    }
+
+    /// Bytes of deliveries that wait for their commit.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.writer.waiting_bytes()
+    }
+
+    /// Commits so far, and deliveries committed by them.
+    pub fn commits(&self) -> (u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let counters = self.writer.counters();
+        (
+            counters.commits.load(Relaxed),
+            counters.grouped_deliveries.load(Relaxed),
+        )
+    }
+
+    /// Closes the read connections. The writer closes with its group.
+    pub async fn close(&self) {
+        self.reader.pool.close().await;
+    }
+}
+
+impl std::ops::Deref for Store {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        &self.reader
+    }
+}
+
+impl Reader {
+    /// Opens an existing file for reading only. Takes no lock.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        let pool = sqlite::pool::open_readers(path, 2).await?;
+        sqlite::pool::check_schema(&pool, path).await?;
+        Ok(Self {
+            pool,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

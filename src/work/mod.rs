@@ -1,1 +1,25 @@
 //! Floor 4: from a work item to a settled operation and its delivered effects.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `step` | the worker: claim what is due, look, write down; and its loop |
+//! | `look` | one item: resolve what it names, ask the API, decide |
+//! | `decide` | pure: what an answer or a fault means |
+//! | `gate` | when nobody may ask the API at all |
+//! | `policy` | when operations are looked at and worried about |
+//! | `register` | putting jobs into the ledger |
+//! | `send` | the outbox's sender and its loop |
+
+mod decide;
+mod gate;
+mod look;
+pub mod policy;
+pub mod register;
+pub mod send;
+pub mod step;
+
+pub use gate::Gate;
+pub use policy::Policy;
+pub use register::Registrar;
+pub use send::Sender;
+pub use step::{ItemEnd, Worker};

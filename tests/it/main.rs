@@ -2,9 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod config;
 mod floors;
 mod http_abuse;
 mod http_door;
+mod gemini_client;
+mod http_serve;
+mod metrics;
+mod simulator_api;
+mod simulator_faults;
+mod simulator_serve;
+mod simulator_support;
+mod simulator_webhooks;
 mod http_hooks;
 mod http_serve;
 mod http_stop;

@@ -1,0 +1,277 @@
+//! Settings that are each legal and wrong together, and those that are only unwise.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Purpose;
+use super::environment::variable_for;
+use super::read::Reader;
+use super::secrets::{SIGNING_KEY_BYTES, can_sign, is_signing_secret};
+use super::settings::{Action, Require, Settings};
+use crate::base::secret::Secret;
+
+/// A lease must outlive the request it covers by this much.
+pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
+
+/// A provider repeats a delivery for at least so long.
+const REDELIVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// Everything that must hold between keys.
+pub(super) fn check(r: &mut Reader<'_>, s: &Settings) {
+    times(r, s);
+    alerts(r, s);
+    if r.purpose == Purpose::Serve {
+        listeners(r, s);
+        doors(r, s);
+        sources(r, s);
+        signers(r, s);
+        warnings(r, s);
+    }
+}
+
+fn times(r: &mut Reader<'_>, s: &Settings) {
+    let margin = humantime::format_duration(LEASE_MARGIN);
+    if s.worker.lease < s.gemini.timeout.saturating_add(LEASE_MARGIN)
+        && r.sound(&["worker.lease", "gemini.timeout"])
+    {
+        let what =
+            format!("is not {margin} longer than gemini.timeout, so a fetch could outlive it");
+        r.problem(
+            "worker.lease",
+            what,
+            "lengthen it, or shorten gemini.timeout",
+        );
+    }
+    for (i, effect) in s.effects.iter().enumerate() {
+        let timeout = format!("effects.{i}.timeout");
+        if s.delivery.lease < effect.timeout.saturating_add(LEASE_MARGIN)
+            && r.sound(&["delivery.lease", &timeout])
+        {
+            let what = format!("is not {margin} longer than {timeout}, so a send could outlive it");
+            r.problem(
+                "delivery.lease",
+                what,
+                format!("lengthen it, or shorten {timeout}"),
+            );
+            break;
+        }
+    }
+    for (low, high, shorter, longer) in [
+        (
+            s.reconcile.check_min,
+            s.reconcile.check_max,
+            "reconcile.check_min",
+            "reconcile.check_max",
+        ),
+        (
+            s.worker.retry_first,
+            s.worker.retry_cap,
+            "worker.retry_first",
+            "worker.retry_cap",
+        ),
+        (
+            s.delivery.retry_first,
+            s.delivery.retry_cap,
+            "delivery.retry_first",
+            "delivery.retry_cap",
+        ),
+    ] {
+        if low > high && r.sound(&[shorter, longer]) {
+            let what = format!("is longer than {longer}");
+            r.problem(shorter, what, format!("shorten it, or lengthen {longer}"));
+        }
+    }
+    if s.worker.fresh_slots >= s.worker.concurrency
+        && r.sound(&["worker.fresh_slots", "worker.concurrency"])
+    {
+        let what = "leaves no slot of worker.concurrency to reconciliation";
+        r.problem(
+            "worker.fresh_slots",
+            what,
+            "make it smaller than worker.concurrency",
+        );
+    }
+    let needed = REDELIVERY.saturating_add(s.hooks.tolerance);
+    if s.hooks.dedupe_ttl < needed && r.sound(&["hooks.dedupe_ttl", "hooks.tolerance"]) {
+        let what = "is shorter than the 24h of redelivery and hooks.tolerance, so a late copy would \
+                    count as new";
+        let fix = format!("make it at least {}", humantime::format_duration(needed));
+        r.problem("hooks.dedupe_ttl", what, fix);
+    }
+}
+
+fn alerts(r: &mut Reader<'_>, s: &Settings) {
+    let key = "alerts.to";
+    for name in &s.alerts.to {
+        let effect = s.effects.iter().find(|e| e.rule.name == *name);
+        let what = match effect.map(|e| &e.action) {
+            None => "names an effect that does not exist",
+            Some(Action::Results { .. }) => "names a results effect, which tells nobody anything",
+            Some(_) => continue,
+        };
+        let fix = "name http, slack or command effects of this configuration";
+        r.problem(key, what, fix);
+        break;
+    }
+}
+
+fn listeners(r: &mut Reader<'_>, s: &Settings) {
+    let (public, admin) = (s.server.listen, s.admin.listen);
+    if clash(public, admin) && r.sound(&["server.listen", "admin.listen"]) {
+        let fix = "give each listener a port of its own";
+        r.problem("admin.listen", "is the same address as server.listen", fix);
+    }
+    let token = s.admin.token.as_ref();
+    if !admin.ip().is_loopback() && token.is_none() && r.sound(&["admin.listen", "admin.token"]) {
+        let what = "can be reached from other machines, and there is no admin.token";
+        let fix = format!(
+            "set {}, or listen on 127.0.0.1",
+            variable_for("admin.token")
+        );
+        r.problem("admin.listen", what, fix);
+    }
+    strong(r, "admin.token", token);
+    if token.is_some_and(|t| t.expose().contains(' ')) && r.sound(&["admin.token"]) {
+        let fix = "use characters that a bearer token may have";
+        r.problem("admin.token", "has a space in it", fix);
+    }
+}
+
+fn clash(a: SocketAddr, b: SocketAddr) -> bool {
+    a.port() == b.port()
+        && a.port() != 0
+        && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
+}
+
+/// What the public door itself needs.
+fn doors(r: &mut Reader<'_>, s: &Settings) {
+    let path_token = s.hooks.path_token.as_ref();
+    needed(r, "hooks.path_token", path_token);
+    let url_safe = |b: u8| b.is_ascii_alphanumeric() || b"._~-".contains(&b);
+    if path_token.is_some_and(|t| !t.expose().bytes().all(url_safe))
+        && r.sound(&["hooks.path_token"])
+    {
+        let what = "has characters that are not safe in a URL";
+        r.problem("hooks.path_token", what, "use A-Z a-z 0-9 . _ ~ - only");
+    }
+    let shared = s.hooks.shared_secret.as_ref();
+    if s.sources.values().any(|source| source.shared_header) {
+        needed(r, "hooks.shared_secret", shared);
+    } else {
+        strong(r, "hooks.shared_secret", shared);
+    }
+    if let (Some(a), Some(b)) = (path_token, shared)
+        && a.expose() == b.expose()
+        && r.sound(&["hooks.path_token", "hooks.shared_secret"])
+    {
+        let what = "is the same as hooks.path_token, which stands in access logs";
+        r.problem("hooks.shared_secret", what, "make one of its own");
+    }
+}
+
+fn needed(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
+    if secret.is_none() && r.sound(&[key]) {
+        let name = variable_for(key);
+        let fix = format!("set {name} or {name}_FILE, for instance to `openssl rand -hex 32`");
+        r.problem(key, "is missing", fix);
+    }
+    strong(r, key, secret);
+}
+
+fn strong(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
+    if let Some(weakness) = secret.and_then(Secret::weakness)
+        && r.sound(&[key])
+    {
+        let fix = "make a new one, for instance with `openssl rand -hex 32`";
+        r.problem(key, weakness.to_string(), fix);
+    }
+}
+
+fn sources(r: &mut Reader<'_>, s: &Settings) {
+    for (name, source) in &s.sources {
+        let at = format!("sources.{name}");
+        let secrets = format!("{at}.signing_secrets");
+        if !source.shared_header && source.signing_secrets.is_empty() && r.sound(&[&secrets]) {
+            let fix = format!("set {secrets}, or {at}.shared_header = true");
+            r.problem(&at, "accepts no proof at all", fix);
+        }
+        if !source.signing_secrets.iter().all(is_signing_secret) {
+            let what = format!(
+                "has an entry that is not a key of {} to {} varied bytes",
+                SIGNING_KEY_BYTES.start(),
+                SIGNING_KEY_BYTES.end()
+            );
+            let fix = "copy the whole secret as it was issued, whsec_ and base64";
+            r.problem(&secrets, what, fix);
+        }
+        if source.signing_secrets.is_empty() {
+            r.warn(
+                &secrets,
+                "is empty: deliveries are believed by the shared header alone",
+            );
+        } else if source.shared_header && source.require == Require::Any {
+            r.warn(
+                &format!("{at}.require"),
+                "accepts the shared header without a signature; \"all\" asks for both, or set \
+                 shared_header = false",
+            );
+        }
+    }
+}
+
+/// Effects that sign what they send.
+fn signers(r: &mut Reader<'_>, s: &Settings) {
+    for (i, effect) in s.effects.iter().enumerate() {
+        if let Action::Http {
+            secret: Some(secret),
+            ..
+        } = &effect.action
+            && !can_sign(secret)
+        {
+            let what = "is neither whsec_ with a key of 24 to 64 bytes nor a strong text";
+            let fix = "make one: whsec_ and the output of `openssl rand -base64 32`";
+            r.problem(&format!("effects.{i}.secret"), what, fix);
+        }
+    }
+}
+
+fn warnings(r: &mut Reader<'_>, s: &Settings) {
+    if s.gemini.api_key.is_none() {
+        r.warn(
+            "gemini.api_key",
+            "is not set: nothing is fetched, so nothing settles",
+        );
+    }
+    for (key, url) in [
+        ("gemini.base_url", Some(&s.gemini.base_url)),
+        (
+            "gemini.download_base_url",
+            s.gemini.download_base_url.as_ref(),
+        ),
+    ] {
+        if url.is_some_and(|u| u.scheme() == "http" && !is_loopback(u)) {
+            r.warn(key, "is plain http: the API key travels unencrypted");
+        }
+    }
+    if s.effects.is_empty() {
+        r.warn(
+            "effects",
+            "are none: operations settle in the ledger and nobody is told",
+        );
+    }
+    if s.admin.token.is_none() {
+        r.warn(
+            "admin.token",
+            "is not set: the admin API refuses every call",
+        );
+    }
+}
+
+fn is_loopback(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}

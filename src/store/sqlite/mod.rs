@@ -1,0 +1,14 @@
+//! The SQLite engine: everything that knows SQL is below this line.
+
+pub(super) mod alerts;
+pub(super) mod deliveries;
+pub(super) mod ledger;
+pub(super) mod outbox;
+pub(super) mod pool;
+pub(super) mod queue;
+pub(super) mod reports;
+pub(super) mod rows;
+pub(super) mod settle;
+pub(super) mod sweep;
+pub(super) mod upkeep;
+pub(super) mod write;

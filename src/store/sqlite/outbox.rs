@@ -1,0 +1,321 @@
+//! The outbox: intent, send, receipt.
+//!
+//! `sending` is committed before anything leaves this machine, so a crash in between is known as
+//! *ambiguous* and never silently dropped or silently repeated: the effect's policy decides. Rows are
+//! inserted only if their key is absent, and a payload never changes once it is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{Row, SqliteConnection};
+use uuid::Uuid;
+
+use super::super::error::StoreError;
+use super::super::{Reader, Store};
+use super::alerts;
+use super::queue::monotonic_ms;
+use super::rows::{effect, fenced};
+use super::write::Lane;
+use crate::base::clock::Timestamp;
+use crate::base::ids::Ids;
+use crate::domain::effect::{AmbiguousPolicy, EffectState};
+use crate::domain::ledger::{EffectEnd, LeasedEffect, NewEffect, Operation, PlanEffects};
+
+/// What a person does about an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EffectRetry {
+    /// Send it again with the same key.
+    Again,
+    /// It did arrive: take it as done.
+    Done,
+    /// It will not be sent any more.
+    Dead,
+}
+
+impl Store {
+    /// Claims due effects for sending: the intent, committed before anything leaves.
+    pub async fn begin_sends(
+        &self,
+        limit: u32,
+        lease: Duration,
+    ) -> Result<Vec<LeasedEffect>, StoreError> {
+        let now = self.clock.now();
+        let until = monotonic_ms(self.clock.monotonic() + lease);
+        self.writer
+            .write("begin send", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let rows = sqlx::query(
+                        "UPDATE effects SET state = 'sending', attempts = attempts + 1, \
+                         lease_epoch = lease_epoch + 1, lease_until_ms = ?1 \
+                         WHERE id IN (SELECT id FROM effects WHERE state IN ('planned', 'ambiguous') \
+                                      AND next_attempt_at_ms <= ?2 ORDER BY next_attempt_at_ms LIMIT ?3) \
+                         RETURNING *",
+                    )
+                    .bind(until)
+                    .bind(now.as_millis())
+                    .bind(limit)
+                    .fetch_all(connection)
+                    .await?;
+                    rows.iter()
+                        .map(|row| {
+                            Ok(LeasedEffect {
+                                record: effect(row)?,
+                                payload: row.get("payload"),
+                                epoch: row.get("lease_epoch"),
+                            })
+                        })
+                        .collect()
+                })
+            })
+            .await
+    }
+
+    /// Writes the receipt of an attempt. Answers the state the effect is in now.
+    pub async fn end_send(
+        &self,
+        sent: &LeasedEffect,
+        end: EffectEnd,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<EffectState, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
+        let (record, epoch) = (sent.record.clone(), sent.epoch);
+        self.writer
+            .write("end send", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let (state, at, why) = fate(&end, record.give_up_at, now);
+                    let finished = matches!(state, EffectState::Done | EffectState::Dead);
+                    let done = sqlx::query(
+                        "UPDATE effects SET state = ?3, next_attempt_at_ms = ?4, last_error = ?5, \
+                         finished_at_ms = ?6, lease_until_ms = NULL \
+                         WHERE id = ?1 AND state = 'sending' AND lease_epoch = ?2",
+                    )
+                    .bind(record.id.to_string())
+                    .bind(epoch)
+                    .bind(state.as_str())
+                    .bind(at.as_millis())
+                    .bind(why.as_deref())
+                    .bind(finished.then_some(now.as_millis()))
+                    .execute(&mut *connection)
+                    .await?;
+                    fenced("effects", &record.id, done.rows_affected())?;
+                    // An alert that cannot be delivered must not raise an alert about itself.
+                    if record.operation_id.is_some() {
+                        let subject = format!("effect/{}", record.id);
+                        if matches!(state, EffectState::Dead | EffectState::Held) {
+                            let summary = format!(
+                                "effect {} of {} is {state}: {}",
+                                record.effect,
+                                record.operation_name.as_ref().map_or("?", |n| n.as_str()),
+                                why.as_deref().unwrap_or("no reason given"),
+                            );
+                            alerts::open(connection, &subject, &summary, now, &*planner, &*ids)
+                                .await?;
+                        } else if state == EffectState::Done {
+                            alerts::recover(connection, &subject, now, &*planner, &*ids).await?;
+                        }
+                    }
+                    Ok(state)
+                })
+            })
+            .await
+    }
+
+    /// Frees sends whose lease ran out (`all` at start-up): each is ambiguous now, and what its
+    /// policy says happens. `policies` knows the configured effects; one that is no longer
+    /// configured waits for a person.
+    pub async fn free_sends(
+        &self,
+        all: bool,
+        policies: Vec<(String, AmbiguousPolicy)>,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<u64, StoreError> {
+        let (now, mono) = (self.clock.now(), monotonic_ms(self.clock.monotonic()));
+        let ids = Arc::clone(&self.ids);
+        self.writer
+            .write("free sends", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let lost: Vec<(String, String)> = sqlx::query_as(
+                        "SELECT id, effect FROM effects WHERE state = 'sending' \
+                         AND (?1 OR lease_until_ms < ?2) LIMIT 10000",
+                    )
+                    .bind(all)
+                    .bind(mono)
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    for (id, name) in &lost {
+                        let policy = policies.iter().find(|(n, _)| n == name).map(|(_, p)| *p);
+                        let state = match policy {
+                            Some(AmbiguousPolicy::Retry) => EffectState::Ambiguous,
+                            Some(AmbiguousPolicy::Hold) | None => EffectState::Held,
+                        };
+                        sqlx::query(
+                            "UPDATE effects SET state = ?2, next_attempt_at_ms = ?3, lease_until_ms = NULL, \
+                             last_error = 'its sender was lost between sending and the receipt' \
+                             WHERE id = ?1 AND state = 'sending'",
+                        )
+                        .bind(id)
+                        .bind(state.as_str())
+                        .bind(now.as_millis())
+                        .execute(&mut *connection)
+                        .await?;
+                        if state == EffectState::Held {
+                            let summary = format!(
+                                "effect {name} may or may not have been delivered and waits for a decision"
+                            );
+                            let subject = format!("effect/{id}");
+                            alerts::open(connection, &subject, &summary, now, &*planner, &*ids)
+                                .await?;
+                        }
+                    }
+                    Ok(u64::try_from(lost.len()).unwrap_or(u64::MAX))
+                })
+            })
+            .await
+    }
+
+    /// A person's word on an effect that is held, dead, ambiguous or done. False when there is no
+    /// such effect, or it is being sent right now.
+    pub async fn resolve_effect(
+        &self,
+        id: Uuid,
+        what: EffectRetry,
+        give_up_at: Timestamp,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<bool, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
+        self.writer
+            .write("resolve effect", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let (state, finished) = match what {
+                        EffectRetry::Again => (EffectState::Planned, None),
+                        EffectRetry::Done => (EffectState::Done, Some(now.as_millis())),
+                        EffectRetry::Dead => (EffectState::Dead, Some(now.as_millis())),
+                    };
+                    let changed = sqlx::query(
+                        "UPDATE effects SET state = ?2, finished_at_ms = ?3, next_attempt_at_ms = ?4, \
+                         give_up_at_ms = max(give_up_at_ms, ?5) WHERE id = ?1 AND state <> 'sending'",
+                    )
+                    .bind(id.to_string())
+                    .bind(state.as_str())
+                    .bind(finished)
+                    .bind(now.as_millis())
+                    .bind(give_up_at.as_millis())
+                    .execute(&mut *connection)
+                    .await?;
+                    if changed.rows_affected() == 1 {
+                        let subject = format!("effect/{id}");
+                        alerts::recover(connection, &subject, now, &*planner, &*ids).await?;
+                    }
+                    Ok(changed.rows_affected() == 1)
+                })
+            })
+            .await
+    }
+}
+
+impl Reader {
+    /// One effect.
+    pub async fn effect(
+        &self,
+        id: Uuid,
+    ) -> Result<Option<crate::domain::ledger::EffectRecord>, StoreError> {
+        let row = sqlx::query("SELECT * FROM effects WHERE id = ?1")
+            .bind(id.to_string())
+            .fetch_optional(&self.pool)
+            .await?;
+        row.as_ref().map(effect).transpose()
+    }
+
+    /// When the next effect is due, if any is.
+    pub async fn next_effect_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        let due: Option<i64> = sqlx::query_scalar(
+            "SELECT min(next_attempt_at_ms) FROM effects WHERE state IN ('planned', 'ambiguous')",
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(due.map(Timestamp::from_millis))
+    }
+}
+
+/// Where an attempt's end puts the effect, when it is due again, and why.
+fn fate(
+    end: &EffectEnd,
+    give_up_at: Timestamp,
+    now: Timestamp,
+) -> (EffectState, Timestamp, Option<String>) {
+    let given_up = |why: &str| Some(format!("given up after its time was over; last: {why}"));
+    match end {
+        EffectEnd::Done => (EffectState::Done, now, None),
+        EffectEnd::Dead { why } => (EffectState::Dead, now, Some(why.clone())),
+        EffectEnd::Again { at, why } if *at > give_up_at => (EffectState::Dead, now, given_up(why)),
+        EffectEnd::Again { at, why } => (EffectState::Planned, *at, Some(why.clone())),
+        EffectEnd::Unknown {
+            policy: AmbiguousPolicy::Hold,
+            why,
+            ..
+        } => (EffectState::Held, now, Some(why.clone())),
+        EffectEnd::Unknown { at, why, .. } if *at > give_up_at => {
+            (EffectState::Held, now, given_up(why))
+        }
+        EffectEnd::Unknown { at, why, .. } => (EffectState::Ambiguous, *at, Some(why.clone())),
+    }
+}
+
+/// Inserts effects whose keys are absent, and writes down how many the operation should have.
+pub(super) async fn plan(
+    connection: &mut SqliteConnection,
+    operation: Option<&Operation>,
+    effects: &[NewEffect],
+    now: Timestamp,
+    give_up_at: Timestamp,
+    ids: &dyn Ids,
+) -> Result<(), StoreError> {
+    for new in effects {
+        sqlx::query(
+            "INSERT INTO effects (id, operation_id, operation_name, effect, cause, idempotency_key, payload, \
+             state, planned_at_ms, next_attempt_at_ms, give_up_at_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'planned', ?8, ?8, ?9) ON CONFLICT (idempotency_key) DO NOTHING",
+        )
+        .bind(ids.uuid(now).to_string())
+        .bind(operation.map(|o| o.id.to_string()))
+        .bind(operation.and_then(|o| o.name.as_ref().map(|n| n.as_str().to_owned())))
+        .bind(&new.effect)
+        .bind(&new.cause)
+        .bind(&new.idempotency_key)
+        .bind(&new.payload)
+        .bind(now.as_millis())
+        .bind(give_up_at.as_millis())
+        .execute(&mut *connection)
+        .await?;
+    }
+    if let Some(operation) = operation {
+        sqlx::query(
+            "UPDATE operations SET effects_expected = \
+             (SELECT count(*) FROM effects WHERE operation_id = ?1) \
+             WHERE id = ?1 AND settled_at_ms IS NOT NULL",
+        )
+        .bind(operation.id.to_string())
+        .execute(connection)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Makes the dead and held effects of an operation due again, with the same keys.
+pub(super) async fn revive(
+    connection: &mut SqliteConnection,
+    operation: Uuid,
+    now: Timestamp,
+    give_up_at: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE effects SET state = 'planned', finished_at_ms = NULL, next_attempt_at_ms = ?2, \
+         give_up_at_ms = max(give_up_at_ms, ?3) WHERE operation_id = ?1 AND state IN ('dead', 'held')",
+    )
+    .bind(operation.to_string())
+    .bind(now.as_millis())
+    .bind(give_up_at.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Opening the file, and refusing to when a promise could not be kept on it.
+//!
+//! Order: file system, instance lock, write connection (WAL, `synchronous=FULL`, both read back),
+//! SQLite's version, `quick_check`, schema version, migrations, readers. The lock is `flock` on
+//! `<db>.lock`: it dies with the process, so a crash never leaves it behind, and two containers on
+//! one volume cannot both win it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
+
+use super::super::error::OpenError;
+
+/// Every schema this program knows, in order.
+pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// 3.7.0 to 3.51.2 can corrupt a WAL file when two connections write or checkpoint.
+const OLDEST_SQLITE: (&str, u32) = ("3.51.3", 3_051_003);
+/// Truncated back to this after a checkpoint, so that one long reader does not cost disk for ever.
+const WAL_LIMIT_BYTES: u32 = 16 * 1024 * 1024;
+
+/// The parts of an opened file.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) writer: SqliteConnection,
+    pub(crate) readers: SqlitePool,
+    pub(crate) lock: File,
+}
+
+fn base_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(Duration::from_secs(5))
+        .disable_statement_logging()
+}
+
+fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '_ {
+    move |e| OpenError::Sqlite {
+        path: path.display().to_string(),
+        what: e.to_string(),
+    }
+}
+
+/// Opens the file for the one process that writes it.
+pub(crate) async fn open(path: &Path, readers: u32) -> Result<Opened, OpenError> {
+    let lock = lock(path)?;
+    let options = base_options(path)
+        .create_if_missing(true)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("journal_size_limit", WAL_LIMIT_BYTES.to_string())
+        .optimize_on_close(true, None);
+    let mut writer = SqliteConnection::connect_with(&options)
+        .await
+        .map_err(sqlite_error(path))?;
+    read_back(&mut writer, path).await?;
+    check_file(&mut writer, path).await?;
+    migrate(&mut writer, path).await?;
+    let readers = open_readers(path, readers).await?;
+    Ok(Opened {
+        writer,
+        readers,
+        lock,
+    })
+}
+
+/// Opens the file for reading only, beside whoever writes it.
+pub(crate) async fn open_readers(path: &Path, readers: u32) -> Result<SqlitePool, OpenError> {
+    if !path.exists() {
+        return Err(OpenError::Missing {
+            path: path.display().to_string(),
+        });
+    }
+    SqlitePoolOptions::new()
+        .max_connections(readers.max(1))
+        .acquire_timeout(Duration::from_secs(2))
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(base_options(path).read_only(true).pragma("query_only", "1"))
+        .await
+        .map_err(sqlite_error(path))
+}
+
+/// Refuses a file whose schema is not exactly ours: a reader cannot migrate it.
+pub(crate) async fn check_schema(readers: &SqlitePool, path: &Path) -> Result<(), OpenError> {
+    let found: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations")
+        .fetch_one(readers)
+        .await
+        .map_err(sqlite_error(path))?;
+    let known = newest_known();
+    match found {
+        Some(found) if found == known => Ok(()),
+        Some(found) if found > known => Err(OpenError::NewerSchema {
+            path: path.display().to_string(),
+            found,
+            known,
+        }),
+        _ => Err(OpenError::Migration {
+            path: path.display().to_string(),
+            what: "an older hookledger wrote it; start `hookledger serve` once".to_owned(),
+        }),
+    }
+}
+
+fn newest_known() -> i64 {
+    MIGRATOR.iter().map(|m| m.version).max().unwrap_or(0)
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let io = |source| OpenError::Io {
+        path: path.display().to_string(),
+        source,
+    };
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    std::fs::create_dir_all(directory).map_err(io)?;
+    refuse_network(directory, path)?;
+    let mut lock_path = PathBuf::from(path).into_os_string();
+    lock_path.push(".lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse {
+            path: path.display().to_string(),
+        }),
+        Err(std::fs::TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+/// Magic numbers of `statfs(2)`; on these, locks or fsync are known to lie.
+fn refuse_network(directory: &Path, path: &Path) -> Result<(), OpenError> {
+    let Ok(stat) = rustix::fs::statfs(directory) else {
+        return Ok(());
+    };
+    let kind = match u64::from_ne_bytes(stat.f_type.to_ne_bytes()) & 0xffff_ffff {
+        0x6969 => "NFS",
+        0x517b | 0xfe53_4d42 => "SMB",
+        0xff53_4d42 => "CIFS",
+        0x0102_1997 => "9p",
+        0x6573_5546 => "FUSE or virtiofs",
+        _ => return Ok(()),
+    };
+    Err(OpenError::NetworkFileSystem {
+        path: path.display().to_string(),
+        kind,
+    })
+}
+
+async fn read_back(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+    let version: String = sqlx::query_scalar("SELECT sqlite_version()")
+        .fetch_one(&mut *writer)
+        .await
+        .map_err(sqlite_error(path))?;
+    let number = version
+        .split('.')
+        .fold(0, |n, part| n * 1000 + part.parse::<u32>().unwrap_or(0));
+    if number < OLDEST_SQLITE.1 {
+        return Err(OpenError::OldSqlite {
+            got: version,
+            wanted: OLDEST_SQLITE.0,
+        });
+    }
+    let journal: String = sqlx::query_scalar("PRAGMA journal_mode")
+        .fetch_one(&mut *writer)
+        .await
+        .map_err(sqlite_error(path))?;
+    let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous")
+        .fetch_one(&mut *writer)
+        .await
+        .map_err(sqlite_error(path))?;
+    let path = path.display().to_string();
+    if journal != "wal" {
+        return Err(OpenError::Pragma {
+            path,
+            pragma: "journal_mode",
+            wanted: "wal",
+            got: journal,
+        });
+    }
+    if synchronous != 2 {
+        let got = synchronous.to_string();
+        return Err(OpenError::Pragma {
+            path,
+            pragma: "synchronous",
+            wanted: "2 (FULL)",
+            got,
+        });
+    }
+    Ok(())
+}
+
+async fn check_file(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+    let report: String = sqlx::query_scalar("PRAGMA quick_check(1)")
+        .fetch_one(&mut *writer)
+        .await
+        .map_err(sqlite_error(path))?;
+    if report == "ok" {
+        Ok(())
+    } else {
+        Err(OpenError::Damaged {
+            path: path.display().to_string(),
+            what: report,
+        })
+    }
+}
+
+async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+    let shown = path.display().to_string();
+    let has_table: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'",
+    )
+    .fetch_one(&mut *writer)
+    .await
+    .map_err(sqlite_error(path))?;
+    if has_table {
+        let found: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations")
+            .fetch_one(&mut *writer)
+            .await
+            .map_err(sqlite_error(path))?;
+        let known = newest_known();
+        if let Some(found) = found.filter(|found| *found > known) {
+            return Err(OpenError::NewerSchema {
+                path: shown,
+                found,
+                known,
+            });
+        }
+    }
+    MIGRATOR
+        .run_direct(None, writer, false)
+        .await
+        .map_err(|e| OpenError::Migration {
+            path: shown,
+            what: e.to_string(),
+        })
+}

@@ -1,0 +1,350 @@
+//! The work queue: claim, renew, give back, close.
+//!
+//! A claim raises the row's epoch and charges an attempt in the same commit, before anything runs: a
+//! job that brings the process down is counted, so it cannot do so for ever. An outcome that is
+//! nobody's fault (still running, an outage, a stop) gives the charge back.
+//!
+//! Race: an event may arrive while a worker holds its operation's item, and makes a new ready row.
+//! When the held one goes back, it finds that row and folds into it, keeping the higher count of
+//! attempts: there is never a second ready row, and poison cannot launder its count.
+
+use std::time::Duration;
+
+use sqlx::{Row, SqliteConnection};
+
+use super::super::Store;
+use super::super::error::StoreError;
+use super::rows::{fenced, lease};
+use super::write::Lane;
+use crate::base::clock::Timestamp;
+use crate::domain::ledger::Lease;
+use crate::domain::operation::{Kind, OperationName};
+use crate::domain::work::{Outcome, Reason};
+
+/// Why a work item goes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkFailure {
+    /// When it is due again.
+    pub again_at: Timestamp,
+    /// Why, in chosen words.
+    pub why: String,
+    /// Whether this counts towards the cap.
+    pub charged: bool,
+}
+
+/// How a lease ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Close {
+    /// Done, in this way.
+    Done(Outcome),
+    /// Back into the queue; dead instead, when a charge reaches `max_attempts`.
+    Again(WorkFailure, u32),
+    /// Back as if it had never been claimed.
+    Release,
+}
+
+impl Store {
+    /// Claims due work: fresh items first, then at most `old` of the others, `total` in all. Each
+    /// lease lasts `lease` by the monotonic clock.
+    pub async fn claim(
+        &self,
+        total: u32,
+        old: u32,
+        lease: Duration,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let now = self.clock.now();
+        let until = monotonic_ms(self.clock.monotonic() + lease);
+        self.writer
+            .write("claim", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let mut leases = take(connection, true, now, until, total).await?;
+                    let taken = u32::try_from(leases.len()).unwrap_or(total);
+                    let rest = total.saturating_sub(taken).min(old);
+                    if rest > 0 {
+                        leases.extend(take(connection, false, now, until, rest).await?);
+                    }
+                    Ok(leases)
+                })
+            })
+            .await
+    }
+
+    /// Makes a held lease last `lease` from now.
+    pub async fn renew(&self, held: &Lease, lease: Duration) -> Result<(), StoreError> {
+        let until = monotonic_ms(self.clock.monotonic() + lease);
+        let (id, epoch) = (held.id, held.epoch);
+        self.writer
+            .write("renew", Lane::Front, move |connection| {
+                Box::pin(async move {
+                    let done = sqlx::query(
+                        "UPDATE work_queue SET lease_until_ms = ?3 \
+                         WHERE id = ?1 AND state = 'leased' AND lease_epoch = ?2",
+                    )
+                    .bind(id)
+                    .bind(epoch)
+                    .bind(until)
+                    .execute(connection)
+                    .await?;
+                    fenced("work_queue", &id, done.rows_affected())
+                })
+            })
+            .await
+    }
+
+    /// Ends a lease without a look (nothing was learned about any operation).
+    pub async fn close_lease(&self, held: &Lease, close: Close) -> Result<(), StoreError> {
+        let (held, now) = (held.clone(), self.clock.now());
+        self.writer
+            .write("close lease", Lane::Normal, move |connection| {
+                Box::pin(async move { end_lease(connection, &held, &close, now).await })
+            })
+            .await
+    }
+
+    /// Queues a look at an operation on a person's or the timer's behalf, due now.
+    pub async fn wake(&self, name: &OperationName, reason: Reason) -> Result<(), StoreError> {
+        let (name, now) = (name.clone(), self.clock.now());
+        self.writer
+            .write("wake", Lane::Normal, move |connection| {
+                Box::pin(async move { enqueue(connection, &name, reason, now).await })
+            })
+            .await
+    }
+
+    /// Puts dead items back, due now, with their attempts forgotten. `only` names one by id.
+    /// Answers how many.
+    pub async fn retry_dead(&self, only: Option<i64>) -> Result<u64, StoreError> {
+        let now = self.clock.now();
+        self.writer
+            .write("retry dead", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let dead: Vec<i64> = sqlx::query_scalar(
+                        "SELECT id FROM work_queue WHERE state = 'dead' AND (?1 IS NULL OR id = ?1) \
+                         ORDER BY id LIMIT 10000",
+                    )
+                    .bind(only)
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    for id in &dead {
+                        sqlx::query("UPDATE work_queue SET attempts = 0, failures = 0 WHERE id = ?1")
+                            .bind(id)
+                            .execute(&mut *connection)
+                            .await?;
+                        back_to_ready(connection, *id, now, Some("retried by the operator"), true)
+                            .await?;
+                    }
+                    Ok(u64::try_from(dead.len()).unwrap_or(u64::MAX))
+                })
+            })
+            .await
+    }
+
+    /// Frees leases that ran out. Their attempt stays charged; at `max_attempts` they are dead.
+    /// At start-up (`all`) every lease is void, whatever its time. Answers how many were freed.
+    pub async fn rescue_leases(&self, max_attempts: u32, all: bool) -> Result<u64, StoreError> {
+        let (now, mono) = (self.clock.now(), monotonic_ms(self.clock.monotonic()));
+        self.writer
+            .write("rescue leases", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let lost: Vec<(i64, i64)> = sqlx::query_as(
+                        "SELECT id, attempts FROM work_queue \
+                         WHERE state = 'leased' AND (?1 OR lease_until_ms < ?2) LIMIT 10000",
+                    )
+                    .bind(all)
+                    .bind(mono)
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    for (id, attempts) in &lost {
+                        if *attempts >= i64::from(max_attempts) {
+                            bury(connection, *id, now, "its worker was lost too often").await?;
+                        } else {
+                            let why = Some("its worker was lost");
+                            back_to_ready(connection, *id, now, why, false).await?;
+                        }
+                    }
+                    Ok(u64::try_from(lost.len()).unwrap_or(u64::MAX))
+                })
+            })
+            .await
+    }
+}
+
+pub(super) fn monotonic_ms(since_start: Duration) -> i64 {
+    i64::try_from(since_start.as_millis()).unwrap_or(i64::MAX)
+}
+
+const CLAIM: &str = "
+    UPDATE work_queue SET state = 'leased', lease_epoch = lease_epoch + 1, lease_until_ms = ?1, attempts = attempts + 1
+    WHERE id IN (SELECT id FROM work_queue WHERE state = 'ready' AND fresh = ?2 AND available_at_ms <= ?3
+                 ORDER BY available_at_ms, id LIMIT ?4)
+    RETURNING id, lease_epoch, raw, kind_hint, reservation, reason, created_at_ms, attempts, failures";
+
+async fn take(
+    connection: &mut SqliteConnection,
+    fresh: bool,
+    now: Timestamp,
+    until: i64,
+    limit: u32,
+) -> Result<Vec<Lease>, StoreError> {
+    let rows = sqlx::query(CLAIM)
+        .bind(until)
+        .bind(fresh)
+        .bind(now.as_millis())
+        .bind(limit)
+        .fetch_all(connection)
+        .await?;
+    rows.iter().map(lease).collect()
+}
+
+/// Upserts the one ready item of a known operation, due at `at` at the latest.
+pub(super) async fn enqueue(
+    connection: &mut SqliteConnection,
+    name: &OperationName,
+    reason: Reason,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reason, fresh, state, created_at_ms, available_at_ms) \
+         VALUES (?1, ?1, ?2, ?3, ?4, ?5, 'ready', ?6, ?6) \
+         ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET \
+             available_at_ms = min(available_at_ms, excluded.available_at_ms), \
+             reason = iif(fresh > excluded.fresh, reason, excluded.reason), \
+             fresh = max(fresh, excluded.fresh)",
+    )
+    .bind(name.as_str())
+    .bind(name.segment())
+    .bind(Kind::as_str(name.kind()))
+    .bind(reason.as_str())
+    .bind(reason.is_fresh())
+    .bind(at.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Ends a lease in the caller's transaction.
+pub(super) async fn end_lease(
+    connection: &mut SqliteConnection,
+    held: &Lease,
+    close: &Close,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    // Fence first: whoever lost the lease may change nothing, not even by giving it back.
+    let holds: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM work_queue WHERE id = ?1 AND state = 'leased' AND lease_epoch = ?2",
+    )
+    .bind(held.id)
+    .bind(held.epoch)
+    .fetch_one(&mut *connection)
+    .await?;
+    fenced("work_queue", &held.id, u64::from(holds))?;
+    match close {
+        Close::Done(outcome) => {
+            sqlx::query(
+                "UPDATE work_queue SET state = 'done', outcome = ?2, finished_at_ms = ?3, \
+                 lease_until_ms = NULL, attempts = max(attempts - 1, 0) WHERE id = ?1",
+            )
+            .bind(held.id)
+            .bind(outcome.as_str())
+            .bind(now.as_millis())
+            .execute(connection)
+            .await?;
+            Ok(())
+        }
+        Close::Again(failure, max_attempts)
+            if failure.charged && held.attempts >= *max_attempts =>
+        {
+            bury(connection, held.id, now, &failure.why).await
+        }
+        Close::Again(failure, _) => {
+            sqlx::query(
+                "UPDATE work_queue SET attempts = attempts - ?2, failures = failures + 1, fresh = 0 \
+                 WHERE id = ?1",
+            )
+            .bind(held.id)
+            .bind(i64::from(!failure.charged))
+            .execute(&mut *connection)
+            .await?;
+            back_to_ready(
+                connection,
+                held.id,
+                failure.again_at,
+                Some(&failure.why),
+                false,
+            )
+            .await
+        }
+        Close::Release => {
+            sqlx::query("UPDATE work_queue SET attempts = attempts - 1 WHERE id = ?1")
+                .bind(held.id)
+                .execute(&mut *connection)
+                .await?;
+            back_to_ready(connection, held.id, now, None, false).await
+        }
+    }
+}
+
+async fn bury(
+    connection: &mut SqliteConnection,
+    id: i64,
+    now: Timestamp,
+    why: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE work_queue SET state = 'dead', lease_until_ms = NULL, finished_at_ms = ?2, last_error = ?3 \
+         WHERE id = ?1",
+    )
+    .bind(id)
+    .bind(now.as_millis())
+    .bind(why)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Makes a leased or dead row ready, or folds it into the ready row its operation already has.
+async fn back_to_ready(
+    connection: &mut SqliteConnection,
+    id: i64,
+    at: Timestamp,
+    why: Option<&str>,
+    fresh: bool,
+) -> Result<(), StoreError> {
+    let other = sqlx::query(
+        "SELECT other.id FROM work_queue me JOIN work_queue other \
+         ON other.ref_key = me.ref_key AND other.state = 'ready' WHERE me.id = ?1",
+    )
+    .bind(id)
+    .fetch_optional(&mut *connection)
+    .await?;
+    if let Some(other) = other {
+        let other: i64 = other.get(0);
+        sqlx::query(
+            "UPDATE work_queue SET \
+                 attempts = max(attempts, (SELECT attempts FROM work_queue WHERE id = ?2)), \
+                 reservation = coalesce(reservation, (SELECT reservation FROM work_queue WHERE id = ?2)) \
+             WHERE id = ?1",
+        )
+        .bind(other)
+        .bind(id)
+        .execute(&mut *connection)
+        .await?;
+        sqlx::query("DELETE FROM work_queue WHERE id = ?1")
+            .bind(id)
+            .execute(connection)
+            .await?;
+        return Ok(());
+    }
+    sqlx::query(
+        "UPDATE work_queue SET state = 'ready', lease_until_ms = NULL, finished_at_ms = NULL, \
+         available_at_ms = ?2, last_error = coalesce(?3, last_error), fresh = max(fresh, ?4) \
+         WHERE id = ?1",
+    )
+    .bind(id)
+    .bind(at.as_millis())
+    .bind(why)
+    .bind(fresh)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

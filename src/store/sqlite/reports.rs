@@ -1,0 +1,278 @@
+//! Reading for people, metrics and waits: lists by cursor, single records, gauges.
+//!
+//! Lists run newest first and page by the last row's id, so a page costs the same at any depth. No
+//! read stays open over anything but itself: a long reader would keep the write-ahead log growing.
+
+use sqlx::{QueryBuilder, Row};
+use uuid::Uuid;
+
+use super::super::Reader;
+use super::super::error::StoreError;
+use super::rows::{at, effect, event, json, operation, select_operations, work};
+use crate::base::clock::Timestamp;
+use crate::domain::effect::EffectState;
+use crate::domain::ledger::{
+    CapturedEvent, EffectRecord, EventRecord, LogEntry, Operation, WorkRecord,
+};
+use crate::domain::operation::OperationState;
+use crate::domain::work::WorkState;
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    fn of(mut items: Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next_cursor = items.last().filter(|_| more).map(cursor);
+        Self { items, next_cursor }
+    }
+}
+
+/// Which captured events to list.
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    /// Only those that name an operation with this last segment.
+    pub segment: Option<String>,
+}
+
+/// Figures about now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gauges {
+    /// Work items that wait.
+    pub ready: u64,
+    /// Work items that are held.
+    pub leased: u64,
+    /// Dead work items.
+    pub dead: u64,
+    /// When the oldest due work item became due.
+    pub oldest_due: Option<Timestamp>,
+    /// Operations that are pending.
+    pub pending: u64,
+    /// Of these, overdue.
+    pub overdue: u64,
+    /// Effects on their way.
+    pub effects_open: u64,
+    /// Effects that wait for a person.
+    pub effects_held: u64,
+    /// Effects given up.
+    pub effects_dead: u64,
+    /// Open alerts.
+    pub alerts_open: u64,
+}
+
+impl Reader {
+    /// Operations, newest first.
+    pub async fn operations(
+        &self,
+        state: Option<OperationState>,
+        cursor: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Page<Operation>, StoreError> {
+        let after = cursor.map_or_else(|| "~".to_owned(), |c| c.to_string());
+        let rows = match state {
+            Some(state) => {
+                sqlx::query(select_operations!(
+                    "WHERE o.state = ?1 AND o.id < ?2 ORDER BY o.id DESC LIMIT ?3"
+                ))
+                .bind(state.as_str())
+                .bind(after)
+                .bind(i64::from(limit) + 1)
+                .fetch_all(&self.pool)
+                .await?
+            }
+            None => {
+                sqlx::query(select_operations!(
+                    "WHERE o.id < ?1 ORDER BY o.id DESC LIMIT ?2"
+                ))
+                .bind(after)
+                .bind(i64::from(limit) + 1)
+                .fetch_all(&self.pool)
+                .await?
+            }
+        };
+        let items = rows.iter().map(operation).collect::<Result<Vec<_>, _>>()?;
+        Ok(Page::of(items, limit, |o| o.id.to_string()))
+    }
+
+    /// An operation's history, oldest first.
+    pub async fn operation_log(&self, id: Uuid) -> Result<Vec<LogEntry>, StoreError> {
+        let rows: Vec<(i64, String, String, Option<String>)> = sqlx::query_as(
+            "SELECT at_ms, what, cause, detail FROM operation_log WHERE operation_id = ?1 \
+             ORDER BY id LIMIT 1000",
+        )
+        .bind(id.to_string())
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(rows
+            .into_iter()
+            .map(|(ms, what, cause, detail)| LogEntry {
+                at: at(ms),
+                what,
+                cause,
+                detail,
+            })
+            .collect())
+    }
+
+    /// The effects of an operation, in the order they were planned.
+    pub async fn effects_of(&self, operation: Uuid) -> Result<Vec<EffectRecord>, StoreError> {
+        let rows =
+            sqlx::query("SELECT * FROM effects WHERE operation_id = ?1 ORDER BY id LIMIT 1000")
+                .bind(operation.to_string())
+                .fetch_all(&self.pool)
+                .await?;
+        rows.iter().map(effect).collect()
+    }
+
+    /// Effects, newest first.
+    pub async fn effects(
+        &self,
+        state: Option<EffectState>,
+        cursor: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Page<EffectRecord>, StoreError> {
+        let mut query = QueryBuilder::new("SELECT * FROM effects WHERE id < ");
+        query.push_bind(cursor.map_or_else(|| "~".to_owned(), |c| c.to_string()));
+        if let Some(state) = state {
+            query.push(" AND state = ").push_bind(state.as_str());
+        }
+        query
+            .push(" ORDER BY id DESC LIMIT ")
+            .push_bind(i64::from(limit) + 1);
+        let rows = query.build().fetch_all(&self.pool).await?;
+        let items = rows.iter().map(effect).collect::<Result<Vec<_>, _>>()?;
+        Ok(Page::of(items, limit, |e| e.id.to_string()))
+    }
+
+    /// Work items, newest first.
+    pub async fn work_items(
+        &self,
+        state: Option<WorkState>,
+        cursor: Option<i64>,
+        limit: u32,
+    ) -> Result<Page<WorkRecord>, StoreError> {
+        let mut query = QueryBuilder::new("SELECT * FROM work_queue WHERE id < ");
+        query.push_bind(cursor.unwrap_or(i64::MAX));
+        if let Some(state) = state {
+            query.push(" AND state = ").push_bind(state.as_str());
+        }
+        query
+            .push(" ORDER BY id DESC LIMIT ")
+            .push_bind(i64::from(limit) + 1);
+        let rows = query.build().fetch_all(&self.pool).await?;
+        let items = rows.iter().map(work).collect::<Result<Vec<_>, _>>()?;
+        Ok(Page::of(items, limit, |w| w.id.to_string()))
+    }
+
+    /// Captured events, newest first.
+    pub async fn events(
+        &self,
+        filter: &EventFilter,
+        cursor: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Page<EventRecord>, StoreError> {
+        let mut query = QueryBuilder::new(EVENT_COLUMNS);
+        query.push(" FROM captured_events c WHERE c.id < ");
+        query.push_bind(cursor.map_or_else(|| "~".to_owned(), |c| c.to_string()));
+        if let Some(segment) = &filter.segment {
+            query.push(" AND c.segment = ").push_bind(segment);
+        }
+        query
+            .push(" ORDER BY c.id DESC LIMIT ")
+            .push_bind(i64::from(limit) + 1);
+        let rows = query.build().fetch_all(&self.pool).await?;
+        let items = rows.iter().map(event).collect::<Result<Vec<_>, _>>()?;
+        Ok(Page::of(items, limit, |e| e.id.to_string()))
+    }
+
+    /// A captured event, whole.
+    pub async fn event(&self, id: Uuid) -> Result<Option<CapturedEvent>, StoreError> {
+        let mut query = QueryBuilder::new(EVENT_COLUMNS);
+        query.push(", c.headers, c.body FROM captured_events c WHERE c.id = ");
+        query.push_bind(id.to_string());
+        let Some(row) = query.build().fetch_optional(&self.pool).await? else {
+            return Ok(None);
+        };
+        Ok(Some(CapturedEvent {
+            record: event(&row)?,
+            headers: headers(json(row.get("headers"))),
+            body: row.get("body"),
+        }))
+    }
+
+    /// When the next work item is due, if any waits.
+    pub async fn next_work_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        let due: Option<i64> = sqlx::query_scalar(
+            "SELECT min(at) FROM ( \
+                 SELECT min(available_at_ms) AS at FROM work_queue WHERE state = 'ready' AND fresh = 0 \
+                 UNION ALL SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 1)",
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(due.map(at))
+    }
+
+    /// Figures about now.
+    pub async fn gauges(&self) -> Result<Gauges, StoreError> {
+        let row = sqlx::query(
+            "SELECT (SELECT count(*) FROM work_queue WHERE state = 'ready') AS ready, \
+                    (SELECT count(*) FROM work_queue WHERE state = 'leased') AS leased, \
+                    (SELECT count(*) FROM work_queue WHERE state = 'dead') AS dead, \
+                    (SELECT count(*) FROM operations WHERE state = 'pending') AS pending, \
+                    (SELECT count(*) FROM operations WHERE state = 'pending' AND overdue = 1) AS overdue, \
+                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous')) \
+                        + (SELECT count(*) FROM effects WHERE state = 'sending') AS effects_open, \
+                    (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'held') AS effects_held, \
+                    (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'dead') AS effects_dead, \
+                    (SELECT count(*) FROM alerts WHERE state = 'open') AS alerts_open",
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        let count = |column: &str| u64::try_from(row.get::<i64, _>(column)).unwrap_or(0);
+        Ok(Gauges {
+            ready: count("ready"),
+            leased: count("leased"),
+            dead: count("dead"),
+            oldest_due: self.next_work_due().await?,
+            pending: count("pending"),
+            overdue: count("overdue"),
+            effects_open: count("effects_open"),
+            effects_held: count("effects_held"),
+            effects_dead: count("effects_dead"),
+            alerts_open: count("alerts_open"),
+        })
+    }
+}
+
+const EVENT_COLUMNS: &str = "SELECT c.id, c.source, c.received_at_ms, c.verdict, c.why, c.event_type, \
+     c.operation, c.webhook_id, c.proof, length(c.body) AS body_bytes, \
+     coalesce((SELECT p.duplicates FROM processed_events p WHERE p.source = c.source \
+               AND p.event_id = c.id AND p.dedupe_key = c.dedupe_key), 0) AS duplicates";
+
+/// Header values as they came; those that were no text were kept as base64.
+fn headers(stored: Option<serde_json::Value>) -> Vec<(String, Vec<u8>)> {
+    let list = stored
+        .and_then(|v| v.as_array().cloned())
+        .unwrap_or_default();
+    list.iter()
+        .filter_map(|pair| {
+            let name = pair.get(0)?.as_str()?.to_owned();
+            let value = pair.get(1)?;
+            let bytes = match value.as_str() {
+                Some(text) => text.as_bytes().to_vec(),
+                None => data_encoding::BASE64
+                    .decode(value.get("base64")?.as_str()?.as_bytes())
+                    .ok()?,
+            };
+            Some((name, bytes))
+        })
+        .collect()
+}

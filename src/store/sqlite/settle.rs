@@ -1,0 +1,513 @@
+//! Writing down what a look at the API found.
+//!
+//! One transaction per work item: the ledger's transition, its history, the outbox rows, the alerts
+//! it opens or ends, and the item's own end. Either all of it is on disk or the item is still leased
+//! and will be looked at again, which is harmless.
+//!
+//! Races: two items may look at one operation at the same time (an event arrived during a fetch).
+//! The record is read again inside the transaction, so the second finds it settled and changes
+//! nothing; a trigger in the schema refuses whatever would slip past that. A worker whose lease was
+//! lost is refused at the item's end and its whole transaction rolls back.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sqlx::SqliteConnection;
+use uuid::Uuid;
+
+use super::super::Store;
+use super::super::error::StoreError;
+use super::ledger::{self, Insert, Terms, by_id, by_name, find, log, name_hash};
+use super::queue::{Close, end_lease};
+use super::write::Lane;
+use super::{alerts, outbox};
+use crate::base::clock::Timestamp;
+use crate::base::ids::Ids;
+use crate::domain::effect::Trigger;
+use crate::domain::ledger::{Lease, Operation, PlanEffects, Told};
+use crate::domain::operation::{JobKind, OperationName, OperationState};
+use crate::domain::work::Reason;
+
+/// Which operation was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// One of the ledger's.
+    Known(Uuid),
+    /// One that nobody registered, confirmed by the API. `reservation` names the record that waits
+    /// for it, when the delivery came by a reserved URL.
+    Found {
+        /// Its name.
+        name: OperationName,
+        /// The reservation it binds.
+        reservation: Option<Uuid>,
+    },
+}
+
+/// A proven ending.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settlement {
+    /// The settled state.
+    pub state: OperationState,
+    /// The fetched body's hash.
+    pub body_hash: String,
+    /// When it is decided whether a webhook told it.
+    pub decide_at: Timestamp,
+}
+
+/// What a look found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Nothing: it had settled before the look, and the API was not asked.
+    Nothing,
+    /// It ended.
+    Settle(Settlement),
+    /// It goes on.
+    Running {
+        /// Whether it waits for a client.
+        requires_action: bool,
+        /// The next look.
+        next_look_at: Timestamp,
+    },
+    /// The API says there is no such operation; not proof yet.
+    NotFound {
+        /// The next look.
+        next_look_at: Timestamp,
+    },
+    /// Done with neither response nor error; look again.
+    Neither {
+        /// The next look.
+        next_look_at: Timestamp,
+    },
+    /// Closed without proof.
+    Close {
+        /// `gone` or `anomalous`.
+        state: OperationState,
+        /// The next look, a day away.
+        next_look_at: Timestamp,
+    },
+}
+
+/// One look at one operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// Whom it was about.
+    pub subject: Subject,
+    /// Why it was taken.
+    pub reason: Reason,
+    /// What it found.
+    pub change: Change,
+    /// The summary of the fetched body, when there was one.
+    pub summary: Option<Value>,
+    /// Terms for a record that this look makes.
+    pub terms: Terms,
+}
+
+/// What a look changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Applied {
+    /// It settled, by this look.
+    Settled(Box<Operation>),
+    /// It had settled before.
+    AlreadySettled(Box<Operation>),
+    /// It is open, or closed without proof.
+    Open(Box<Operation>),
+    /// It was settled and pruned long ago.
+    Pruned,
+}
+
+impl Store {
+    /// Writes the looks that one work item led to, and ends the item.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the lease was lost: nothing was written.
+    pub async fn finish_looks(
+        &self,
+        lease: &Lease,
+        looks: Vec<Look>,
+        close: Close,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<Vec<Applied>, StoreError> {
+        let (now, ids, lease) = (self.clock.now(), Arc::clone(&self.ids), lease.clone());
+        self.writer
+            .write("finish look", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    // The fence comes first: a worker that lost its lease writes nothing at all.
+                    end_lease(connection, &lease, &close, now).await?;
+                    let mut applied = Vec::with_capacity(looks.len());
+                    for look in looks {
+                        applied.push(apply(connection, look, now, &*planner, &*ids).await?);
+                    }
+                    Ok(applied)
+                })
+            })
+            .await
+    }
+}
+
+async fn apply(
+    connection: &mut SqliteConnection,
+    look: Look,
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<Applied, StoreError> {
+    let Some(before) = record(connection, &look, now, ids).await? else {
+        return Ok(Applied::Pruned);
+    };
+    let id = before.id;
+    if before.state.is_settled() {
+        if look.reason == Reason::Webhook && before.told == Told::Rescued {
+            set_told(connection, id, Told::Late).await?;
+        }
+        return Ok(Applied::AlreadySettled(Box::new(before)));
+    }
+    count_look(connection, &before, &look).await?;
+    match &look.change {
+        Change::Nothing => {}
+        Change::Settle(settlement) => {
+            settle(connection, &before, &look, settlement, now, planner, ids).await?;
+            return Ok(Applied::Settled(Box::new(by_id(connection, id).await?)));
+        }
+        Change::Running {
+            requires_action,
+            next_look_at,
+        } => {
+            running(connection, &before, *requires_action, *next_look_at).await?;
+            if *requires_action != before.requires_action {
+                flag(
+                    connection,
+                    &before,
+                    *requires_action,
+                    &look,
+                    now,
+                    planner,
+                    ids,
+                )
+                .await?;
+            }
+            if before.state.is_closed_unproven() {
+                let subject = format!("operation/{id}/{}", before.state);
+                alerts::recover(connection, &subject, now, planner, ids).await?;
+                log(
+                    connection,
+                    id,
+                    now,
+                    "pending",
+                    look.reason.as_str(),
+                    Some("seen again"),
+                )
+                .await?;
+            }
+        }
+        Change::NotFound { next_look_at } => {
+            not_found(connection, id, *next_look_at, now).await?;
+        }
+        Change::Neither { next_look_at } => neither(connection, id, *next_look_at).await?,
+        Change::Close {
+            state,
+            next_look_at,
+        } => {
+            close(
+                connection,
+                &before,
+                *state,
+                *next_look_at,
+                &look,
+                now,
+                planner,
+                ids,
+            )
+            .await?;
+        }
+    }
+    Ok(Applied::Open(Box::new(by_id(connection, id).await?)))
+}
+
+async fn not_found(
+    connection: &mut SqliteConnection,
+    id: Uuid,
+    next_look_at: Timestamp,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET next_check_at_ms = ?2, \
+         not_found_since_ms = coalesce(not_found_since_ms, ?3) WHERE id = ?1",
+    )
+    .bind(id.to_string())
+    .bind(next_look_at.as_millis())
+    .bind(now.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+async fn neither(
+    connection: &mut SqliteConnection,
+    id: Uuid,
+    next_look_at: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET next_check_at_ms = ?2, neither_looks = neither_looks + 1, \
+         not_found_since_ms = NULL WHERE id = ?1",
+    )
+    .bind(id.to_string())
+    .bind(next_look_at.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The record a look is about, made now if the API has just confirmed it. `None`: pruned.
+async fn record(
+    connection: &mut SqliteConnection,
+    look: &Look,
+    now: Timestamp,
+    ids: &dyn Ids,
+) -> Result<Option<Operation>, StoreError> {
+    let (name, reservation) = match &look.subject {
+        Subject::Known(id) => return find(connection, *id).await,
+        Subject::Found { name, reservation } => (name, reservation),
+    };
+    if let Some(known) = by_name(connection, name).await? {
+        return Ok(Some(known));
+    }
+    let pruned: bool =
+        sqlx::query_scalar("SELECT count(*) > 0 FROM tombstones WHERE name_hash = ?1")
+            .bind(name_hash(name))
+            .fetch_one(&mut *connection)
+            .await?;
+    if pruned {
+        return Ok(None);
+    }
+    if let Some(reservation) = reservation
+        && let Some(reserved) = find(connection, *reservation).await?
+        && reserved.state == OperationState::Reserved
+    {
+        let cause = look.reason.as_str();
+        ledger::bind_name(connection, *reservation, name, &look.terms, now, cause).await?;
+        return find(connection, *reservation).await;
+    }
+    let id = ids.uuid(now);
+    let job_kind = JobKind::unregistered();
+    let terms = &look.terms;
+    Insert {
+        id,
+        name,
+        job_kind: &job_kind,
+        registered: false,
+        user_metadata: None,
+        terms,
+    }
+    .run(connection, now)
+    .await?;
+    log(
+        connection,
+        id,
+        now,
+        "pending",
+        look.reason.as_str(),
+        Some("adopted"),
+    )
+    .await?;
+    find(connection, id).await
+}
+
+async fn count_look(
+    connection: &mut SqliteConnection,
+    before: &Operation,
+    look: &Look,
+) -> Result<(), StoreError> {
+    // An event starts the count of close looks; looks nobody's event caused go on with it.
+    let since_event = match (look.reason, before.looks_since_event) {
+        (Reason::Webhook | Reason::Replay, _) => Some(1),
+        (_, Some(n)) => Some(n.saturating_add(1)),
+        (_, None) => None,
+    };
+    sqlx::query(
+        "UPDATE operations SET attempts = attempts + 1, looks_since_event = ?2, \
+         summary = coalesce(?3, summary) WHERE id = ?1",
+    )
+    .bind(before.id.to_string())
+    .bind(since_event)
+    .bind(look.summary.as_ref().map(Value::to_string))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The transition, its history, its outbox rows, and the alerts it ends.
+async fn settle(
+    connection: &mut SqliteConnection,
+    before: &Operation,
+    look: &Look,
+    settlement: &Settlement,
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<(), StoreError> {
+    if !before.state.may_become(settlement.state) {
+        return Err(StoreError::Inconsistent {
+            table: "operations",
+            column: "state",
+            row: before.id.to_string(),
+        });
+    }
+    sqlx::query(
+        "UPDATE operations SET state = ?2, settled_at_ms = ?3, settled_by = ?4, body_hash = ?5, \
+         decide_at_ms = ?6, next_check_at_ms = NULL, overdue_at_ms = NULL, overdue = 0, \
+         requires_action = 0, not_found_since_ms = NULL WHERE id = ?1 AND settled_at_ms IS NULL",
+    )
+    .bind(before.id.to_string())
+    .bind(settlement.state.as_str())
+    .bind(now.as_millis())
+    .bind(look.reason.as_str())
+    .bind(&settlement.body_hash)
+    .bind(settlement.decide_at.as_millis())
+    .execute(&mut *connection)
+    .await?;
+    let (state, cause) = (settlement.state.as_str(), look.reason.as_str());
+    let detail = Some(settlement.body_hash.as_str());
+    log(connection, before.id, now, state, cause, detail).await?;
+    let settled = by_id(connection, before.id).await?;
+    let effects = planner.plan(&settled, Trigger::State(settled.state), now);
+    let give_up_at = look.terms.give_up_at;
+    outbox::plan(connection, Some(&settled), &effects, now, give_up_at, ids).await?;
+    for flag in ["overdue", "requires_action", "gone", "anomalous"] {
+        let subject = format!("operation/{}/{flag}", before.id);
+        alerts::recover(connection, &subject, now, planner, ids).await?;
+    }
+    Ok(())
+}
+
+async fn running(
+    connection: &mut SqliteConnection,
+    before: &Operation,
+    requires_action: bool,
+    next_look_at: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET state = 'pending', requires_action = ?2, next_check_at_ms = ?3, \
+         not_found_since_ms = NULL, neither_looks = 0 WHERE id = ?1",
+    )
+    .bind(before.id.to_string())
+    .bind(requires_action)
+    .bind(next_look_at.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Opens or ends `requires_action`, with the effects that chose it.
+async fn flag(
+    connection: &mut SqliteConnection,
+    before: &Operation,
+    on: bool,
+    look: &Look,
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<(), StoreError> {
+    let subject = format!("operation/{}/requires_action", before.id);
+    let what = if on {
+        "requires_action"
+    } else {
+        "action was taken"
+    };
+    log(connection, before.id, now, what, look.reason.as_str(), None).await?;
+    if on {
+        let name = before.name.as_ref().map_or("?", |n| n.as_str());
+        let summary = format!("{name} ({}) waits for a client to act", before.job_kind);
+        alerts::open(connection, &subject, &summary, now, planner, ids).await?;
+        let record = by_id(connection, before.id).await?;
+        let effects = planner.plan(&record, Trigger::RequiresAction, now);
+        outbox::plan(
+            connection,
+            Some(&record),
+            &effects,
+            now,
+            look.terms.give_up_at,
+            ids,
+        )
+        .await
+    } else {
+        alerts::recover(connection, &subject, now, planner, ids)
+            .await
+            .map(drop)
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one transaction's context, used once"
+)]
+async fn close(
+    connection: &mut SqliteConnection,
+    before: &Operation,
+    state: OperationState,
+    next_look_at: Timestamp,
+    look: &Look,
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET state = ?2, next_check_at_ms = ?3, overdue_at_ms = NULL WHERE id = ?1",
+    )
+    .bind(before.id.to_string())
+    .bind(state.as_str())
+    .bind(next_look_at.as_millis())
+    .execute(&mut *connection)
+    .await?;
+    if before.state == state {
+        return Ok(());
+    }
+    let cause = look.reason.as_str();
+    log(
+        connection,
+        before.id,
+        now,
+        state.as_str(),
+        cause,
+        Some("closed without proof"),
+    )
+    .await?;
+    let name = before.name.as_ref().map_or("?", |n| n.as_str());
+    let summary = match state {
+        OperationState::Gone => {
+            format!(
+                "{name} ({}): the API keeps saying that it does not exist",
+                before.job_kind
+            )
+        }
+        _ => format!(
+            "{name} ({}): done, with neither response nor error",
+            before.job_kind
+        ),
+    };
+    let subject = format!("operation/{}/{state}", before.id);
+    alerts::open(connection, &subject, &summary, now, planner, ids).await?;
+    let record = by_id(connection, before.id).await?;
+    let effects = planner.plan(&record, Trigger::State(state), now);
+    outbox::plan(
+        connection,
+        Some(&record),
+        &effects,
+        now,
+        look.terms.give_up_at,
+        ids,
+    )
+    .await
+}
+
+pub(super) async fn set_told(
+    connection: &mut SqliteConnection,
+    id: Uuid,
+    told: Told,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE operations SET told = ?2 WHERE id = ?1")
+        .bind(id.to_string())
+        .bind(told.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}

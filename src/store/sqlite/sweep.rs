@@ -1,0 +1,270 @@
+//! What the timer finds: due looks, overdue operations, endings no webhook told, missing effects.
+//!
+//! Each sweep follows an index over exactly what is due, so its cost does not grow with the ledger.
+//! The only exception is the outbox audit, which walks the settled records a page a turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Row;
+
+use super::super::error::StoreError;
+use super::super::{Reader, Store};
+use super::ledger::{by_id, log};
+use super::rows::{operation, select_operations, uuid};
+use super::settle::set_told;
+use super::write::Lane;
+use super::{alerts, outbox};
+use crate::base::clock::Timestamp;
+use crate::domain::effect::Trigger;
+use crate::domain::ledger::PlanEffects;
+pub use crate::domain::ledger::Told;
+use crate::domain::operation::OperationName;
+
+/// How one ending became known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rescued {
+    /// The operation.
+    pub name: OperationName,
+    /// How.
+    pub told: Told,
+}
+
+impl Store {
+    /// Queues a look at up to `limit` operations whose next look is due, oldest first. Each gets
+    /// another look `again_after` later, should this one be lost. Answers how many were queued.
+    pub async fn queue_due_looks(
+        &self,
+        limit: u32,
+        again_after: Duration,
+    ) -> Result<u64, StoreError> {
+        let now = self.clock.now();
+        let again = now.after(again_after);
+        self.writer
+            .write("queue due looks", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let queued = sqlx::query(
+                        "INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reason, fresh, state, created_at_ms, available_at_ms) \
+                         SELECT name, name, segment, kind, 'reconcile', 0, 'ready', ?1, ?1 FROM ( \
+                             SELECT name, segment, kind FROM operations WHERE next_check_at_ms <= ?1 \
+                             ORDER BY next_check_at_ms LIMIT ?2) due \
+                         WHERE NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = due.segment \
+                                           AND q.state = 'leased' AND q.ref_key = due.name) \
+                         ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET \
+                             available_at_ms = min(available_at_ms, excluded.available_at_ms)",
+                    )
+                    .bind(now.as_millis())
+                    .bind(limit)
+                    .execute(&mut *connection)
+                    .await?;
+                    sqlx::query(
+                        "UPDATE operations SET next_check_at_ms = ?2 WHERE id IN ( \
+                             SELECT id FROM operations WHERE next_check_at_ms <= ?1 \
+                             ORDER BY next_check_at_ms LIMIT ?3)",
+                    )
+                    .bind(now.as_millis())
+                    .bind(again.as_millis())
+                    .bind(limit)
+                    .execute(&mut *connection)
+                    .await?;
+                    Ok(queued.rows_affected())
+                })
+            })
+            .await
+    }
+
+    /// Flags operations that are pending past their time, each with one alert and the effects that
+    /// chose `overdue`. Answers how many.
+    pub async fn flag_overdue(
+        &self,
+        give_up_after: Duration,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<u64, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
+        self.writer
+            .write("flag overdue", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let late: Vec<String> = sqlx::query_scalar(
+                        "UPDATE operations SET overdue = 1, overdue_at_ms = NULL WHERE id IN ( \
+                             SELECT id FROM operations WHERE overdue_at_ms <= ?1 ORDER BY overdue_at_ms LIMIT 500) \
+                         RETURNING id",
+                    )
+                    .bind(now.as_millis())
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    for id in &late {
+                        let record = by_id(connection, uuid("operations", "id", id)?).await?;
+                        log(connection, record.id, now, "overdue", "reconcile", None).await?;
+                        let age = now.since(record.submitted_at).as_secs();
+                        let summary = format!(
+                            "{} ({}) has been pending for {}",
+                            record.name.as_ref().map_or("?", |n| n.as_str()),
+                            record.job_kind,
+                            humantime::format_duration(Duration::from_secs(age)),
+                        );
+                        let subject = format!("operation/{id}/overdue");
+                        alerts::open(connection, &subject, &summary, now, &*planner, &*ids).await?;
+                        let effects = planner.plan(&record, Trigger::Overdue, now);
+                        let give_up = now.after(give_up_after);
+                        outbox::plan(connection, Some(&record), &effects, now, give_up, &*ids)
+                            .await?;
+                    }
+                    Ok(u64::try_from(late.len()).unwrap_or(u64::MAX))
+                })
+            })
+            .await
+    }
+
+    /// Decides, for endings old enough, whether a webhook told them.
+    pub async fn decide_told(&self) -> Result<Vec<Rescued>, StoreError> {
+        let now = self.clock.now();
+        self.writer
+            .write("decide told", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let due = sqlx::query(select_operations!(
+                        "WHERE o.decide_at_ms <= ?1 ORDER BY o.decide_at_ms LIMIT 500"
+                    ))
+                    .bind(now.as_millis())
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    let mut decided = Vec::with_capacity(due.len());
+                    for row in &due {
+                        let record = operation(row)?;
+                        let (Some(name), Some(kind)) = (record.name.clone(), record.kind) else {
+                            continue;
+                        };
+                        let named: bool = sqlx::query_scalar(
+                            "SELECT count(*) > 0 FROM captured_events \
+                             WHERE segment IN (?1, 'batch_' || ?1) AND replay_of IS NULL",
+                        )
+                        .bind(name.segment())
+                        .fetch_one(&mut *connection)
+                        .await?;
+                        let registered_before = record
+                            .registered_at
+                            .zip(record.settled_at)
+                            .is_some_and(|(registered, settled)| registered <= settled);
+                        let told = if named {
+                            Told::Webhook
+                        } else if !record.state.has_event(kind) {
+                            Told::NoEvent
+                        } else if registered_before {
+                            Told::Rescued
+                        } else {
+                            // Found by a person or an import: nobody expected a delivery.
+                            Told::NoEvent
+                        };
+                        sqlx::query("UPDATE operations SET decide_at_ms = NULL WHERE id = ?1")
+                            .bind(record.id.to_string())
+                            .execute(&mut *connection)
+                            .await?;
+                        set_told(connection, record.id, told).await?;
+                        decided.push(Rescued { name, told });
+                    }
+                    Ok(decided)
+                })
+            })
+            .await
+    }
+
+    /// Plans the effects of settled operations that have none planned, and of those on the audited
+    /// page whose outbox rows are fewer than were written down. Never touches an existing row.
+    /// Answers how many operations were repaired, and where the next page begins.
+    pub async fn repair_effects(
+        &self,
+        page_after: Option<(Timestamp, String)>,
+        give_up_after: Duration,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<(u64, Option<(Timestamp, String)>), StoreError> {
+        let (missing, next) = self.missing_effects(page_after).await?;
+        if missing.is_empty() {
+            return Ok((0, next));
+        }
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
+        let repaired = self
+            .writer
+            .write("repair effects", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    for id in &missing {
+                        let record = by_id(connection, uuid("operations", "id", id)?).await?;
+                        if !record.state.is_settled() {
+                            continue;
+                        }
+                        let effects = planner.plan(&record, Trigger::State(record.state), now);
+                        let give_up = now.after(give_up_after);
+                        outbox::plan(connection, Some(&record), &effects, now, give_up, &*ids)
+                            .await?;
+                        log(
+                            connection,
+                            record.id,
+                            now,
+                            "effects planned again",
+                            "reconcile",
+                            None,
+                        )
+                        .await?;
+                    }
+                    Ok(u64::try_from(missing.len()).unwrap_or(u64::MAX))
+                })
+            })
+            .await?;
+        Ok((repaired, next))
+    }
+}
+
+/// Settled records audited in one turn.
+const AUDIT_PAGE: i64 = 200;
+
+impl Reader {
+    /// Settled operations whose effects are missing: those never planned, and those of one page of
+    /// the ledger that have fewer rows than were written down.
+    async fn missing_effects(
+        &self,
+        after: Option<(Timestamp, String)>,
+    ) -> Result<(Vec<String>, Option<(Timestamp, String)>), StoreError> {
+        let mut missing: Vec<String> = sqlx::query_scalar(
+            "SELECT id FROM operations WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL LIMIT 500",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let (ms, id) = after.map_or((i64::MIN, String::new()), |(t, id)| (t.as_millis(), id));
+        let page = sqlx::query(
+            "SELECT o.id, o.settled_at_ms, o.effects_expected > \
+                 (SELECT count(*) FROM effects e WHERE e.operation_id = o.id) AS short \
+             FROM operations o \
+             WHERE o.settled_at_ms IS NOT NULL AND (o.settled_at_ms, o.id) > (?1, ?2) \
+             ORDER BY o.settled_at_ms, o.id LIMIT ?3",
+        )
+        .bind(ms)
+        .bind(id)
+        .bind(AUDIT_PAGE)
+        .fetch_all(&self.pool)
+        .await?;
+        for row in &page {
+            if row.get::<Option<bool>, _>("short").unwrap_or(false) {
+                missing.push(row.get("id"));
+            }
+        }
+        let full = i64::try_from(page.len()).unwrap_or(0) == AUDIT_PAGE;
+        let next = page.last().filter(|_| full).map(|row| {
+            (
+                Timestamp::from_millis(row.get("settled_at_ms")),
+                row.get("id"),
+            )
+        });
+        Ok((missing, next))
+    }
+
+    /// When the next look, overdue flag or decision is due.
+    pub async fn next_sweep_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        let due: Option<i64> = sqlx::query_scalar(
+            "SELECT min(at) FROM ( \
+                 SELECT min(next_check_at_ms) AS at FROM operations WHERE next_check_at_ms IS NOT NULL \
+                 UNION ALL SELECT min(overdue_at_ms) FROM operations WHERE overdue_at_ms IS NOT NULL \
+                 UNION ALL SELECT min(decide_at_ms) FROM operations WHERE decide_at_ms IS NOT NULL)",
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(due.map(Timestamp::from_millis))
+    }
+}

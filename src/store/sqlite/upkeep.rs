@@ -1,0 +1,229 @@
+//! Pruning, in small batches, and giving the space back.
+//!
+//! Only what is over may go: a pending operation is never pruned, a settled one leaves a tombstone,
+//! and so its late events cannot make it anew. Each batch is its own transaction, so that pruning
+//! never keeps a delivery waiting for long.
+
+use std::time::Duration;
+
+use sqlx::SqliteConnection;
+
+use super::super::error::StoreError;
+use super::super::{Reader, Store};
+use super::ledger::name_hash;
+use super::write::Lane;
+use crate::base::clock::Timestamp;
+use crate::domain::operation::OperationName;
+
+/// How long each thing is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Settled operations, after settling.
+    pub operations: Duration,
+    /// Tombstones.
+    pub tombstones: Duration,
+    /// Captured events, after they came.
+    pub events: Duration,
+    /// Finished work items and recovered alerts.
+    pub finished: Duration,
+}
+
+/// What one batch removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Operations, each with its history and effects.
+    pub operations: u64,
+    /// Captured events.
+    pub events: u64,
+    /// Dedupe rows.
+    pub dedupe_rows: u64,
+    /// Work items.
+    pub work_items: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Alerts.
+    pub alerts: u64,
+}
+
+impl Pruned {
+    /// Whether anything was removed: there may be more.
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// Rows of one table removed in one batch.
+const BATCH: i64 = 500;
+
+impl Store {
+    /// Removes one batch of what is over.
+    pub async fn prune(&self, keep: Retention) -> Result<Pruned, StoreError> {
+        let now = self.clock.now();
+        self.writer
+            .write("prune", Lane::Normal, move |connection| {
+                Box::pin(async move { batch(connection, keep, now).await })
+            })
+            .await
+    }
+
+    /// Gives free pages back to the file system and empties the write-ahead log as far as readers
+    /// allow.
+    pub async fn tidy(&self) -> Result<(), StoreError> {
+        self.writer
+            .write("tidy", Lane::Normal, |connection| {
+                Box::pin(async move {
+                    sqlx::query("PRAGMA incremental_vacuum(2000)")
+                        .execute(connection)
+                        .await?;
+                    Ok(())
+                })
+            })
+            .await
+    }
+
+    /// Writes the heartbeat: readiness means that this commits.
+    pub async fn beat(&self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        self.writer
+            .write("heartbeat", Lane::Front, move |connection| {
+                Box::pin(async move {
+                    sqlx::query("UPDATE heartbeat SET at_ms = ?1 WHERE id = 1")
+                        .bind(now.as_millis())
+                        .execute(connection)
+                        .await?;
+                    Ok(())
+                })
+            })
+            .await
+    }
+}
+
+impl Reader {
+    /// A read that touches the file: proof that readers work.
+    pub async fn ping(&self) -> Result<Timestamp, StoreError> {
+        let at: i64 = sqlx::query_scalar("SELECT at_ms FROM heartbeat WHERE id = 1")
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(Timestamp::from_millis(at))
+    }
+}
+
+async fn batch(
+    connection: &mut SqliteConnection,
+    keep: Retention,
+    now: Timestamp,
+) -> Result<Pruned, StoreError> {
+    let operations = operations(connection, keep, now).await?;
+    let events = delete(
+        connection,
+        "DELETE FROM captured_events WHERE id IN (SELECT e.id FROM captured_events e \
+         WHERE e.received_at_ms < ?1 AND NOT EXISTS (SELECT 1 FROM operations o \
+             WHERE o.segment = e.segment AND o.settled_at_ms IS NULL) \
+         AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = e.segment AND q.state IN ('ready', 'leased')) \
+         ORDER BY e.received_at_ms LIMIT ?2)",
+        now.before(keep.events),
+    )
+    .await?;
+    let dedupe_rows = delete(
+        connection,
+        "DELETE FROM processed_events WHERE (source, dedupe_key) IN (SELECT source, dedupe_key \
+         FROM processed_events WHERE expires_at_ms < ?1 ORDER BY expires_at_ms LIMIT ?2)",
+        now,
+    )
+    .await?;
+    let work_items = delete(
+        connection,
+        "DELETE FROM work_queue WHERE id IN (SELECT id FROM work_queue WHERE state = 'done' \
+         AND finished_at_ms < ?1 ORDER BY finished_at_ms LIMIT ?2)",
+        now.before(keep.finished),
+    )
+    .await?;
+    let tombstones = delete(
+        connection,
+        "DELETE FROM tombstones WHERE name_hash IN (SELECT name_hash FROM tombstones \
+         WHERE expires_at_ms < ?1 ORDER BY expires_at_ms LIMIT ?2)",
+        now,
+    )
+    .await?;
+    let alerts = delete(
+        connection,
+        "DELETE FROM alerts WHERE subject IN (SELECT subject FROM alerts WHERE state = 'recovered' \
+         AND recovered_at_ms < ?1 ORDER BY recovered_at_ms LIMIT ?2)",
+        now.before(keep.operations),
+    )
+    .await?;
+    Ok(Pruned {
+        operations,
+        events,
+        dedupe_rows,
+        work_items,
+        tombstones,
+        alerts,
+    })
+}
+
+async fn delete(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    before: Timestamp,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query(statement)
+        .bind(before.as_millis())
+        .bind(BATCH)
+        .execute(connection)
+        .await?;
+    Ok(done.rows_affected())
+}
+
+/// Settled operations whose time is over and whose effects are all at an end, each into a tombstone.
+async fn operations(
+    connection: &mut SqliteConnection,
+    keep: Retention,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let over: Vec<(String, String, String, i64)> = sqlx::query_as(
+        "SELECT o.id, o.name, o.state, o.settled_at_ms FROM operations o \
+         WHERE o.settled_at_ms < ?1 AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.operation_id = o.id \
+             AND e.state IN ('planned', 'sending', 'ambiguous', 'held')) \
+         ORDER BY o.settled_at_ms LIMIT ?2",
+    )
+    .bind(now.before(keep.operations).as_millis())
+    .bind(BATCH)
+    .fetch_all(&mut *connection)
+    .await?;
+    for (id, name, state, settled_at) in &over {
+        let name: OperationName = name.parse().map_err(|_| StoreError::Inconsistent {
+            table: "operations",
+            column: "name",
+            row: id.clone(),
+        })?;
+        sqlx::query(
+            "INSERT INTO tombstones (name_hash, state, settled_at_ms, expires_at_ms) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (name_hash) DO UPDATE SET expires_at_ms = excluded.expires_at_ms",
+        )
+        .bind(name_hash(&name))
+        .bind(state)
+        .bind(settled_at)
+        .bind(now.after(keep.tombstones).as_millis())
+        .execute(&mut *connection)
+        .await?;
+        sqlx::query("DELETE FROM operation_log WHERE operation_id = ?1")
+            .bind(id)
+            .execute(&mut *connection)
+            .await?;
+        // Its effects go with it (ON DELETE CASCADE).
+        sqlx::query("DELETE FROM operations WHERE id = ?1")
+            .bind(id)
+            .execute(&mut *connection)
+            .await?;
+    }
+    sqlx::query(
+        "DELETE FROM effects WHERE id IN (SELECT id FROM effects WHERE operation_id IS NULL \
+         AND planned_at_ms < ?1 AND state IN ('done', 'dead') ORDER BY planned_at_ms LIMIT ?2)",
+    )
+    .bind(now.before(keep.operations).as_millis())
+    .bind(BATCH)
+    .execute(connection)
+    .await?;
+    Ok(u64::try_from(over.len()).unwrap_or(u64::MAX))
+}

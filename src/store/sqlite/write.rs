@@ -1,0 +1,467 @@
+//! The one writer.
+//!
+//! Problem: SQLite has one write lock and one fsync per commit. Connections that race for the lock
+//! fail with `BUSY_SNAPSHOT`, and a commit per delivery caps the receive rate at the disk's fsyncs.
+//!
+//! Design: one task owns the one write connection. Whatever waits when it wakes shares one
+//! `BEGIN IMMEDIATE … COMMIT`: each queued write runs in a savepoint of its own, so that one that
+//! fails takes nobody with it, and all deliveries go in as one set of statements. Every caller is
+//! answered after the COMMIT returned, never before. Nothing in here touches the network.
+//!
+//! Three lanes, in this order: *front* (lease renewals: late is as bad as lost), *deliveries*
+//! (bounded in bytes; a full lane is the caller's 503), *normal*.
+//!
+//! Races: a caller that goes away (a client hung up, a timeout) only drops its receiver; the write is
+//! the task's and commits all the same. A panic in a write is caught and rolls back to its savepoint.
+//! A commit that fails is rolled back and reported to everyone in it, so nobody is told "stored"
+//! about something that was not. After an I/O error the file is not trusted again: the writer refuses
+//! from then on and the process is expected to end ([`Writer::broken`]).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use sqlx::{Connection as _, SqliteConnection};
+use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot, watch};
+
+use super::super::error::StoreError;
+use super::super::{NewDelivery, Received};
+use super::deliveries;
+use crate::base::shutdown::{Shutdown, panic_text};
+
+/// Most deliveries in one commit: bounds how long the first of them waits.
+const MAX_GROUP: usize = 256;
+/// Most other writes in one commit.
+const MAX_WRITES: usize = 64;
+
+type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type Run = Box<
+    dyn for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, (Result<(), StoreError>, Answer)>
+        + Send,
+>;
+
+struct Write {
+    name: &'static str,
+    lane: Lane,
+    run: Run,
+    refuse: oneshot::Sender<StoreError>,
+}
+
+struct Arriving {
+    delivery: NewDelivery,
+    answer: oneshot::Sender<Result<Received, StoreError>>,
+    /// Given back once the commit returned.
+    room: tokio::sync::OwnedSemaphorePermit,
+}
+
+/// Which queue a write waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Before everything else.
+    Front,
+    /// In turn.
+    Normal,
+}
+
+/// The handle everybody writes through.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    front: mpsc::Sender<Write>,
+    normal: mpsc::Sender<Write>,
+    deliveries: mpsc::UnboundedSender<Arriving>,
+    room: Arc<Semaphore>,
+    room_total: u32,
+    broken: watch::Receiver<Option<String>>,
+    news: watch::Receiver<u64>,
+    counters: Arc<Counters>,
+}
+
+/// What the writer has done so far.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) grouped_deliveries: AtomicU64,
+}
+
+impl std::fmt::Debug for Write {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Write")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arriving").finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// Starts the writer task in `group`; it ends when the group stops and nothing waits any more.
+    pub(crate) fn start(connection: SqliteConnection, max_waiting: u64, group: &Shutdown) -> Self {
+        let (front, front_rx) = mpsc::channel(1024);
+        let (normal, normal_rx) = mpsc::channel(1024);
+        let (deliveries, deliveries_rx) = mpsc::unbounded_channel();
+        let (broken_tx, broken) = watch::channel(None);
+        let (news_tx, news) = watch::channel(0);
+        let counters = Arc::new(Counters::default());
+        // One permit a KiB: a semaphore counts to u32::MAX.
+        let room_total = u32::try_from(max_waiting.div_ceil(1024))
+            .unwrap_or(u32::MAX >> 4)
+            .max(1);
+        let room = Arc::new(Semaphore::new(
+            usize::try_from(room_total).unwrap_or(usize::MAX >> 4),
+        ));
+        let task = Task {
+            connection,
+            front: front_rx,
+            normal: normal_rx,
+            deliveries: deliveries_rx,
+            broken: broken_tx,
+            news: news_tx,
+            counters: Arc::clone(&counters),
+            stop: group.clone(),
+        };
+        group.spawn("store writer", task.run());
+        Self {
+            front,
+            normal,
+            deliveries,
+            room,
+            room_total,
+            broken,
+            news,
+            counters,
+        }
+    }
+
+    /// Runs `write` in a transaction and answers after its commit.
+    pub(crate) async fn write<T, F>(
+        &self,
+        name: &'static str,
+        lane: Lane,
+        write: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, StoreError>>
+            + Send
+            + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let (refuse, refused) = oneshot::channel();
+        let run: Run = Box::new(move |connection| {
+            Box::pin(async move {
+                let result = write(connection).await;
+                let keep = result.as_ref().map(drop).map_err(StoreError::clone);
+                let answer: Answer = Box::new(move |commit| {
+                    // The caller may be gone; the write is committed all the same.
+                    drop(tell.send(commit.and(result)));
+                });
+                (keep, answer)
+            })
+        });
+        let queue = match lane {
+            Lane::Front => &self.front,
+            Lane::Normal => &self.normal,
+        };
+        queue
+            .send(Write {
+                name,
+                lane,
+                run,
+                refuse,
+            })
+            .await
+            .map_err(|_| StoreError::Busy)?;
+        match told.await {
+            Ok(result) => result,
+            // Not run to its end: refused, panicked, or the writer is gone.
+            Err(_) => Err(refused.await.unwrap_or(StoreError::Busy)),
+        }
+    }
+
+    /// Queues a delivery; answers after the commit it is part of. `Busy` when too many bytes wait.
+    pub(crate) async fn deliver(&self, delivery: NewDelivery) -> Result<Received, StoreError> {
+        let cost = u32::try_from(delivery.bytes().div_ceil(1024)).unwrap_or(u32::MAX);
+        let permits = cost.clamp(1, self.room_total);
+        let room = match Arc::clone(&self.room).try_acquire_many_owned(permits) {
+            Ok(room) => room,
+            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => {
+                return Err(StoreError::Busy);
+            }
+        };
+        let (answer, told) = oneshot::channel();
+        self.deliveries
+            .send(Arriving {
+                delivery,
+                answer,
+                room,
+            })
+            .map_err(|_| StoreError::Busy)?;
+        told.await.unwrap_or(Err(StoreError::Busy))
+    }
+
+    /// Completes with the reason once the file cannot be trusted any more.
+    pub(crate) async fn broken(&self) -> String {
+        let mut broken = self.broken.clone();
+        loop {
+            if let Some(why) = broken.borrow_and_update().clone() {
+                return why;
+            }
+            if broken.changed().await.is_err() {
+                // The writer ended in good order.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Changes after every commit that may have made something due: what a loop waits on. The value
+    /// only rises, so a commit between two looks at it is never missed.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.news.clone()
+    }
+
+    /// Bytes of deliveries that wait for their commit, to the KiB.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        let free = u64::try_from(self.room.available_permits()).unwrap_or(u64::MAX);
+        u64::from(self.room_total).saturating_sub(free) * 1024
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+struct Task {
+    connection: SqliteConnection,
+    front: mpsc::Receiver<Write>,
+    normal: mpsc::Receiver<Write>,
+    deliveries: mpsc::UnboundedReceiver<Arriving>,
+    broken: watch::Sender<Option<String>>,
+    news: watch::Sender<u64>,
+    counters: Arc<Counters>,
+    stop: Shutdown,
+}
+
+/// Everything that shares one commit.
+#[derive(Default)]
+struct Group {
+    writes: Vec<Write>,
+    deliveries: Vec<Arriving>,
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.deliveries.is_empty()
+    }
+
+    /// Whether nothing in it can make anything due: only renewals and heartbeats.
+    fn is_quiet(&self) -> bool {
+        self.deliveries.is_empty() && self.writes.iter().all(|w| w.lane == Lane::Front)
+    }
+}
+
+impl Task {
+    async fn run(mut self) {
+        while let Some(group) = self.next_group().await {
+            if let Some(why) = self.broken.borrow().clone() {
+                refuse(group, &StoreError::Broken(why));
+                continue;
+            }
+            self.commit(group).await;
+        }
+        if let Err(error) = self.connection.close().await {
+            tracing::warn!(%error, "the database did not close cleanly; the next start recovers it");
+        }
+    }
+
+    /// Waits for something to write, then takes all that waits with it. `None` once the group stops
+    /// and every lane is empty.
+    async fn next_group(&mut self) -> Option<Group> {
+        let mut group = Group::default();
+        self.take_waiting(&mut group);
+        if !group.is_empty() {
+            return Some(group);
+        }
+        tokio::select! {
+            biased;
+            Some(write) = self.front.recv() => group.writes.push(write),
+            Some(arriving) = self.deliveries.recv() => group.deliveries.push(arriving),
+            Some(write) = self.normal.recv() => group.writes.push(write),
+            () = self.stop.stopping() => {}
+            else => {}
+        }
+        self.take_waiting(&mut group);
+        (!group.is_empty()).then_some(group)
+    }
+
+    fn take_waiting(&mut self, group: &mut Group) {
+        while group.writes.len() < MAX_WRITES
+            && let Ok(write) = self.front.try_recv()
+        {
+            group.writes.push(write);
+        }
+        while group.deliveries.len() < MAX_GROUP
+            && let Ok(arriving) = self.deliveries.try_recv()
+        {
+            group.deliveries.push(arriving);
+        }
+        while group.writes.len() < MAX_WRITES
+            && let Ok(write) = self.normal.try_recv()
+        {
+            group.writes.push(write);
+        }
+    }
+
+    async fn commit(&mut self, group: Group) {
+        if let Err(error) = execute(&mut self.connection, "BEGIN IMMEDIATE").await {
+            self.note(&error);
+            refuse(group, &error);
+            return;
+        }
+        let quiet = group.is_quiet();
+        let mut answers: Vec<Answer> = Vec::new();
+        let mut lost = None;
+        for write in group.writes {
+            if let Some(error) = &lost {
+                drop(write.refuse.send(StoreError::clone(error)));
+                continue;
+            }
+            match self.run_one(write).await {
+                Ok(answer) => answers.push(answer),
+                Err(error) => lost = Some(error),
+            }
+        }
+        let size = group.deliveries.len();
+        if size > 0 && lost.is_none() {
+            match self.insert(group.deliveries).await {
+                Ok(more) => answers.extend(more),
+                Err(error) => lost = Some(error),
+            }
+        } else {
+            refuse(
+                Group {
+                    writes: Vec::new(),
+                    deliveries: group.deliveries,
+                },
+                lost.as_ref().unwrap_or(&StoreError::Busy),
+            );
+        }
+        let end = match lost {
+            None => execute(&mut self.connection, "COMMIT").await,
+            Some(error) => Err(error),
+        };
+        if let Err(error) = &end {
+            self.note(error);
+            // SQLite rolls back by itself on a full disk or an I/O error; then this one fails.
+            drop(execute(&mut self.connection, "ROLLBACK").await);
+        } else {
+            self.counters.commits.fetch_add(1, Ordering::Relaxed);
+            let size = u64::try_from(size).unwrap_or(u64::MAX);
+            self.counters
+                .grouped_deliveries
+                .fetch_add(size, Ordering::Relaxed);
+            if !quiet {
+                self.news.send_modify(|n| *n += 1);
+            }
+        }
+        for answer in answers {
+            answer(end.clone());
+        }
+    }
+
+    /// Runs one write in its savepoint. An error means that the whole transaction is gone.
+    async fn run_one(&mut self, write: Write) -> Result<Answer, StoreError> {
+        execute(&mut self.connection, "SAVEPOINT one").await?;
+        let run = AssertUnwindSafe((write.run)(&mut self.connection));
+        let (keep, answer) = match run.catch_unwind().await {
+            Ok(done) => done,
+            Err(panic) => {
+                let panic = panic_text(&*panic);
+                tracing::error!(
+                    write = write.name,
+                    panic,
+                    "a write panicked and was rolled back"
+                );
+                let refuse = write.refuse;
+                let answer: Answer = Box::new(move |_| {
+                    drop(refuse.send(StoreError::Database("the write panicked".to_owned())));
+                });
+                (Err(StoreError::Busy), answer)
+            }
+        };
+        if let Err(error) = keep {
+            if matches!(error, StoreError::Broken(_)) {
+                self.note(&error);
+            }
+            execute(&mut self.connection, "ROLLBACK TO one").await?;
+        }
+        execute(&mut self.connection, "RELEASE one").await?;
+        Ok(answer)
+    }
+
+    async fn insert(&mut self, arriving: Vec<Arriving>) -> Result<Vec<Answer>, StoreError> {
+        execute(&mut self.connection, "SAVEPOINT one").await?;
+        let (deliveries, askers): (Vec<_>, Vec<_>) = arriving
+            .into_iter()
+            .map(|a| (a.delivery, (a.answer, a.room)))
+            .unzip();
+        let result = deliveries::insert(&mut self.connection, &deliveries).await;
+        let answers: Vec<Answer> = match result {
+            Ok(received) => {
+                execute(&mut self.connection, "RELEASE one").await?;
+                askers
+                    .into_iter()
+                    .zip(received)
+                    .map(|((asker, room), received)| -> Answer {
+                        Box::new(move |commit| {
+                            drop(asker.send(commit.map(|()| received)));
+                            drop(room);
+                        })
+                    })
+                    .collect()
+            }
+            Err(error) => {
+                for (asker, _) in askers {
+                    drop(asker.send(Err(error.clone())));
+                }
+                self.note(&error);
+                execute(&mut self.connection, "ROLLBACK TO one").await?;
+                execute(&mut self.connection, "RELEASE one").await?;
+                Vec::new()
+            }
+        };
+        Ok(answers)
+    }
+
+    fn note(&self, error: &StoreError) {
+        match error {
+            StoreError::Broken(why) => {
+                tracing::error!(error = %why, "the database file cannot be trusted any more");
+                self.broken.send_replace(Some(why.clone()));
+            }
+            error => tracing::error!(%error, "a commit failed"),
+        }
+    }
+}
+
+fn refuse(group: Group, error: &StoreError) {
+    for write in group.writes {
+        drop(write.refuse.send(error.clone()));
+    }
+    for arriving in group.deliveries {
+        drop(arriving.answer.send(Err(error.clone())));
+    }
+}
+
+async fn execute(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+) -> Result<(), StoreError> {
+    sqlx::query(statement).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! When nobody may ask the API at all.
+//!
+//! A refused key will not get better by asking again for each of a thousand operations, and a server
+//! that names a time to wait means it for everybody. While the gate is shut, the worker claims
+//! nothing, so no item is touched and none is charged. A shut key gate is probed now and then with a
+//! request that every working key may make; the first success opens it.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::base::backoff::Backoff;
+
+/// Pause between probes of a refused key, doubled up to its cap.
+const PROBE: Backoff = Backoff {
+    first: Duration::from_secs(15),
+    cap: Duration::from_mins(5),
+};
+/// Longest pause a throttling server gets from us as a whole.
+const MAX_THROTTLE: Duration = Duration::from_mins(5);
+
+/// Whether the API may be asked now. Times are monotonic.
+#[derive(Debug, Default)]
+pub struct Gate {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct State {
+    throttled_until: Duration,
+    refused: Option<Refused>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    probes: u32,
+    next_probe: Duration,
+}
+
+/// What a worker may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// Ask.
+    Open,
+    /// Wait this long.
+    Wait(Duration),
+    /// Ask once whether the key works again.
+    Probe,
+}
+
+impl Gate {
+    /// What may be done at `now`.
+    pub fn pass(&self, now: Duration) -> Pass {
+        let state = *self.lock();
+        match state.refused {
+            Some(refused) if now >= refused.next_probe => Pass::Probe,
+            Some(refused) => Pass::Wait(refused.next_probe.saturating_sub(now)),
+            None if now < state.throttled_until => {
+                Pass::Wait(state.throttled_until.saturating_sub(now))
+            }
+            None => Pass::Open,
+        }
+    }
+
+    /// Whether fetching is paused because of the key.
+    pub fn is_refused(&self) -> bool {
+        self.lock().refused.is_some()
+    }
+
+    /// The key was refused. True when it was accepted before.
+    pub fn refuse(&self, now: Duration, unit: f64) -> bool {
+        let mut state = self.lock();
+        let probes = state.refused.map_or(0, |r| r.probes) + 1;
+        let first = state.refused.is_none();
+        state.refused = Some(Refused {
+            probes,
+            next_probe: now + PROBE.delay(probes, unit),
+        });
+        first
+    }
+
+    /// The key works. True when it was refused before.
+    pub fn accept(&self) -> bool {
+        self.lock().refused.take().is_some()
+    }
+
+    /// The server asked everybody to wait.
+    pub fn throttle(&self, now: Duration, asked: Duration) {
+        let mut state = self.lock();
+        state.throttled_until = state.throttled_until.max(now + asked.min(MAX_THROTTLE));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_refused_key_is_probed_ever_more_rarely_until_it_works() {
+        let gate = Gate::default();
+        assert_eq!(gate.pass(SECOND), Pass::Open);
+        assert!(gate.refuse(SECOND, 0.5), "the first refusal is news");
+        assert_eq!(gate.pass(SECOND), Pass::Wait(15 * SECOND));
+        assert_eq!(gate.pass(16 * SECOND), Pass::Probe);
+        assert!(!gate.refuse(16 * SECOND, 0.5), "the second is not");
+        assert_eq!(gate.pass(17 * SECOND), Pass::Wait(29 * SECOND));
+        assert!(gate.accept());
+        assert!(!gate.accept());
+        assert_eq!(gate.pass(17 * SECOND), Pass::Open);
+    }
+
+    #[test]
+    fn a_throttle_holds_everybody_but_not_for_ever() {
+        let gate = Gate::default();
+        gate.throttle(SECOND, 30 * SECOND);
+        gate.throttle(SECOND, 5 * SECOND);
+        assert_eq!(
+            gate.pass(SECOND),
+            Pass::Wait(30 * SECOND),
+            "the longer one counts"
+        );
+        gate.throttle(SECOND, Duration::from_hours(9));
+        assert_eq!(gate.pass(SECOND), Pass::Wait(MAX_THROTTLE));
+    }
+}

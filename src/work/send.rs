@@ -1,0 +1,262 @@
+//! The outbox's sender and its loop.
+//!
+//! The intent is committed before an effect runs and the receipt after. What lies between may be cut
+//! off at any instant; the row then says `sending`, and is freed as ambiguous at start-up or when its
+//! lease runs out. The lease is longer than any effect's time limit (checked at start), so a live
+//! sender never loses it to a sweep.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+
+use crate::base::backoff::Backoff;
+use crate::base::clock::Clock;
+use crate::base::ids::Ids;
+use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
+use crate::config::settings;
+use crate::domain::effect::{AmbiguousPolicy, Delivery, EffectState};
+use crate::domain::ledger::{EffectEnd, LeasedEffect, PlanEffects};
+use crate::effects::{Message, Registry};
+use crate::store::{Store, StoreError};
+use crate::telemetry::metrics;
+
+const SAFETY_POLL: Duration = Duration::from_secs(30);
+
+/// Sends what the outbox holds.
+#[derive(Debug)]
+pub struct Sender {
+    store: Store,
+    registry: Arc<Registry>,
+    planner: Arc<dyn PlanEffects>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    backoff: Backoff,
+    lease: Duration,
+    slots: usize,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Sender {
+    /// A sender with these limits.
+    pub fn new(
+        store: Store,
+        registry: Arc<Registry>,
+        planner: Arc<dyn PlanEffects>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        settings: &settings::Delivery,
+    ) -> Self {
+        Self {
+            store,
+            registry,
+            planner,
+            clock,
+            ids,
+            backoff: Backoff {
+                first: settings.retry_first,
+                cap: settings.retry_cap,
+            },
+            lease: settings.lease,
+            slots: settings.concurrency.max(1),
+            taken: Arc::default(),
+        }
+    }
+
+    /// Sends what is due and waits for all of it. Answers the states the effects are in now.
+    pub async fn step(&self) -> Result<Vec<EffectState>, StoreError> {
+        let due = self.claim().await?;
+        let ends = join_all(due.into_iter().map(|effect| {
+            let slot = Slot::take(&self.taken);
+            self.send(effect, slot)
+        }));
+        Ok(ends.await.into_iter().flatten().collect())
+    }
+
+    async fn claim(&self) -> Result<Vec<LeasedEffect>, StoreError> {
+        let free = self
+            .slots
+            .saturating_sub(self.taken.load(Ordering::Acquire));
+        match self.store.next_effect_due().await? {
+            Some(due) if free > 0 && due <= self.clock.now() => {
+                let limit = u32::try_from(free).unwrap_or(u32::MAX);
+                self.store.begin_sends(limit, self.lease).await
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Sends one effect and writes its receipt. `None` when the receipt could not be written: the
+    /// row stays `sending` and is freed later.
+    async fn send(&self, effect: LeasedEffect, _slot: Slot) -> Option<EffectState> {
+        let record = &effect.record;
+        let began = self.clock.monotonic();
+        let delivery = match self.registry.get(&record.effect) {
+            Some(sink) => {
+                let message = Message {
+                    key: record.idempotency_key.clone(),
+                    effect: record.effect.clone(),
+                    operation: record.operation_name.clone(),
+                    payload: effect.payload.clone().into(),
+                    attempt: record.attempts,
+                    now: self.clock.now(),
+                };
+                match AssertUnwindSafe(sink.deliver(&message))
+                    .catch_unwind()
+                    .await
+                {
+                    Ok(delivery) => delivery,
+                    Err(panic) => {
+                        tracing::error!(
+                            effect = record.effect,
+                            panic = panic_text(&*panic),
+                            "an effect panicked"
+                        );
+                        Delivery::Ambiguous {
+                            why: "it panicked".to_owned(),
+                        }
+                    }
+                }
+            }
+            None => Delivery::Retry {
+                after: None,
+                why: format!("no effect named {} is configured any more", record.effect),
+            },
+        };
+        metrics::effect_attempt(&record.effect, outcome_of(&delivery), self.since(began));
+        let end = self.end_of(delivery, record.attempts, &record.effect);
+        match self
+            .store
+            .end_send(&effect, end, Arc::clone(&self.planner))
+            .await
+        {
+            Ok(state) => {
+                metrics::effect_ended(&record.effect, state.as_str());
+                tracing::info!(
+                    effect = record.effect,
+                    operation = record.operation_name.as_ref().map(ToString::to_string),
+                    key = record.idempotency_key,
+                    attempt = record.attempts,
+                    %state,
+                    "effect attempt ended"
+                );
+                Some(state)
+            }
+            Err(error) => {
+                tracing::error!(effect = record.effect, %error, "could not write an effect's receipt");
+                None
+            }
+        }
+    }
+
+    fn since(&self, began: Duration) -> Duration {
+        self.clock.monotonic().saturating_sub(began)
+    }
+
+    fn end_of(&self, delivery: Delivery, attempts: u32, effect: &str) -> EffectEnd {
+        let again = |asked: Option<Duration>| {
+            let delay = self
+                .backoff
+                .delay_at_least(attempts.max(1), self.ids.unit(), asked);
+            self.clock.now().after(delay)
+        };
+        match delivery {
+            Delivery::Done => EffectEnd::Done,
+            Delivery::Refused { why } => EffectEnd::Dead { why },
+            Delivery::Retry { after, why } => EffectEnd::Again {
+                at: again(after),
+                why,
+            },
+            Delivery::Ambiguous { why } => {
+                let rule = self.registry.rules().iter().find(|r| r.name == effect);
+                let policy = rule.map_or(AmbiguousPolicy::Hold, |r| r.ambiguous);
+                EffectEnd::Unknown {
+                    policy,
+                    at: again(None),
+                    why,
+                }
+            }
+        }
+    }
+
+    /// Sends until `group` stops. What is being sent then is waited for.
+    pub async fn run_loop(self: Arc<Self>, group: Shutdown, heart: Heartbeat) {
+        let mut news = self.store.news();
+        let freed = Arc::new(tokio::sync::Notify::new());
+        loop {
+            heart.beat();
+            news.mark_unchanged();
+            let wait = match self.turn(&group, &freed).await {
+                Ok(wait) => wait,
+                Err(error) => {
+                    tracing::error!(%error, "the sender could not claim");
+                    Duration::from_secs(1)
+                }
+            };
+            tokio::select! {
+                () = group.stopping() => return,
+                _ = news.changed() => {}
+                () = freed.notified() => {}
+                () = self.clock.sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn turn(
+        self: &Arc<Self>,
+        group: &Shutdown,
+        freed: &Arc<tokio::sync::Notify>,
+    ) -> Result<Duration, StoreError> {
+        loop {
+            let due = self.claim().await?;
+            if due.is_empty() {
+                break;
+            }
+            for effect in due {
+                let slot = Slot::take(&self.taken);
+                let (sender, group_, freed) = (Arc::clone(self), group.clone(), Arc::clone(freed));
+                group.spawn("effect", async move {
+                    tokio::select! {
+                        _ = sender.send(effect, slot) => {}
+                        // Cut off while sending: the next start finds it and its policy decides.
+                        () = group_.forced() => {}
+                    }
+                    freed.notify_one();
+                });
+            }
+        }
+        let now = self.clock.now();
+        Ok(match self.store.next_effect_due().await? {
+            Some(due) if due > now => due.since(now).min(SAFETY_POLL),
+            _ => SAFETY_POLL,
+        })
+    }
+}
+
+fn outcome_of(delivery: &Delivery) -> &'static str {
+    match delivery {
+        Delivery::Done => "done",
+        Delivery::Retry { .. } => "retry",
+        Delivery::Ambiguous { .. } => "ambiguous",
+        Delivery::Refused { .. } => "refused",
+    }
+}
+
+/// A taken slot; given back when dropped.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(taken: &Arc<AtomicUsize>) -> Self {
+        taken.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(taken))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,411 @@
+//! The worker: the one poller of the operations API, and its loop.
+//!
+//! [`Worker::step`] claims what is due and carries each item to its end; tests call it. The loop does
+//! the same without waiting for the slowest: it sleeps until a commit or the next due time, claims as
+//! many items as there are free slots, and spawns one task each.
+//!
+//! Of `concurrency` slots, `fresh_slots` can only be taken by items somebody waits for, so a thousand
+//! due reconciliations cannot delay a webhook.
+//!
+//! Races: a lease is renewed while its item runs. If it is lost all the same (a stall longer than the
+//! lease), the renewal or the final write is refused and nothing of that attempt is written. A panic
+//! is caught, charged, and the item goes back. A stop lets running items end, and gives back those
+//! that cannot, uncharged.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+
+use super::gate::{Gate, Pass};
+use super::look::{Looker, Plan};
+use super::policy::Policy;
+use crate::base::clock::Clock;
+use crate::base::ids::Ids;
+use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
+use crate::domain::fault::Fault;
+use crate::domain::ledger::{Lease, PlanEffects, Told};
+use crate::domain::operation::OperationState;
+use crate::domain::work::{Outcome, Reason};
+use crate::gemini::GeminiApi;
+use crate::store::{Applied, Close, Store, StoreError, WorkFailure};
+use crate::telemetry::metrics;
+
+/// The loop looks around at least this often, whatever it was told.
+const SAFETY_POLL: Duration = Duration::from_secs(30);
+/// The subject of the alert about a refused key.
+pub const KEY_ALERT: &str = "gemini/key";
+
+/// How one item ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ItemEnd {
+    /// Closed.
+    Done(Outcome),
+    /// Back in the queue (or dead, when its charges reached the cap).
+    Again,
+    /// Its lease was lost; somebody else has it.
+    Lost,
+    /// Nothing could be written; it will be rescued.
+    Failed,
+}
+
+/// Claims work items and carries them to their end.
+#[derive(Debug)]
+pub struct Worker {
+    store: Store,
+    api: Arc<dyn GeminiApi>,
+    planner: Arc<dyn PlanEffects>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    policy: Policy,
+    gate: Gate,
+    slots: Arc<Slots>,
+    lease: Duration,
+}
+
+#[derive(Debug)]
+struct Slots {
+    total: usize,
+    fresh_only: usize,
+    taken: AtomicUsize,
+    taken_old: AtomicUsize,
+}
+
+impl Worker {
+    /// A worker with these limits.
+    pub fn new(
+        store: Store,
+        api: Arc<dyn GeminiApi>,
+        planner: Arc<dyn PlanEffects>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        settings: &crate::config::Settings,
+    ) -> Self {
+        let worker = &settings.worker;
+        Self {
+            store,
+            api,
+            planner,
+            clock,
+            ids,
+            policy: Policy::new(settings),
+            gate: Gate::default(),
+            slots: Arc::new(Slots {
+                total: worker.concurrency.max(1),
+                fresh_only: worker.fresh_slots.min(worker.concurrency.saturating_sub(1)),
+                taken: AtomicUsize::new(0),
+                taken_old: AtomicUsize::new(0),
+            }),
+            lease: worker.lease,
+        }
+    }
+
+    /// Whether fetching is paused because the key was refused.
+    pub fn is_paused(&self) -> bool {
+        self.gate.is_refused()
+    }
+
+    /// Claims what is due and carries all of it to its end.
+    pub async fn step(self: &Arc<Self>) -> Result<Vec<ItemEnd>, StoreError> {
+        if !matches!(self.pass().await, Pass::Open) {
+            return Ok(Vec::new());
+        }
+        let leases = self.claim().await?;
+        let work: Vec<_> = leases
+            .into_iter()
+            .map(|lease| {
+                let slot = Slots::take(&self.slots, &lease);
+                self.run(lease, slot)
+            })
+            .collect();
+        Ok(join_all(work).await)
+    }
+
+    /// What may be done now; probes a refused key when its time has come.
+    async fn pass(&self) -> Pass {
+        let pass = self.gate.pass(self.clock.monotonic());
+        if pass != Pass::Probe {
+            return pass;
+        }
+        if let Err(Fault::KeyRefused { .. } | Fault::Forbidden { .. }) = self.api.probe().await {
+            self.gate.refuse(self.clock.monotonic(), self.ids.unit());
+            return self.gate.pass(self.clock.monotonic());
+        }
+        // Any other answer is no longer about the key.
+        if self.gate.accept() {
+            tracing::info!("the API accepts the key again; fetching goes on");
+            let planner = Arc::clone(&self.planner);
+            if let Err(error) = self
+                .store
+                .recover_alert(KEY_ALERT.to_owned(), planner)
+                .await
+            {
+                tracing::error!(%error, "could not end the alert about the key");
+            }
+        }
+        Pass::Open
+    }
+
+    async fn claim(&self) -> Result<Vec<Lease>, StoreError> {
+        let taken = self.slots.taken.load(Ordering::Acquire);
+        let free = self.slots.total.saturating_sub(taken);
+        if free == 0 {
+            return Ok(Vec::new());
+        }
+        // Reading is cheap, a claim is a commit.
+        match self.store.next_work_due().await? {
+            Some(due) if due <= self.clock.now() => {}
+            _ => return Ok(Vec::new()),
+        }
+        let old_cap = self.slots.total - self.slots.fresh_only;
+        let old = old_cap
+            .saturating_sub(self.slots.taken_old.load(Ordering::Acquire))
+            .min(free);
+        self.store.claim(count(free), count(old), self.lease).await
+    }
+
+    /// Carries one item to its end.
+    async fn run(&self, lease: Lease, _slot: Slot) -> ItemEnd {
+        let work = AssertUnwindSafe(self.attempt(&lease)).catch_unwind();
+        let end = match work.await {
+            Ok(end) => end,
+            Err(panic) => {
+                let panic = panic_text(&*panic).to_owned();
+                tracing::error!(
+                    operation = lease.raw,
+                    panic,
+                    "looking at an operation panicked"
+                );
+                let failure = WorkFailure {
+                    again_at: self
+                        .clock
+                        .now()
+                        .after(self.policy.retry.delay(lease.attempts, 0.5)),
+                    why: "looking at it panicked".to_owned(),
+                    charged: true,
+                };
+                let close = Close::Again(failure, self.policy.max_attempts);
+                self.store
+                    .close_lease(&lease, close)
+                    .await
+                    .map(|()| ItemEnd::Again)
+            }
+        };
+        match end {
+            Ok(end) => end,
+            Err(StoreError::Fenced { .. }) => {
+                tracing::warn!(
+                    operation = lease.raw,
+                    "a lease was lost; its result is dropped"
+                );
+                ItemEnd::Lost
+            }
+            Err(error) => {
+                tracing::error!(operation = lease.raw, %error, "could not write down a look");
+                ItemEnd::Failed
+            }
+        }
+    }
+
+    async fn attempt(&self, lease: &Lease) -> Result<ItemEnd, StoreError> {
+        let looker = self.looker();
+        let plan = tokio::select! {
+            plan = looker.look(lease) => plan?,
+            lost = self.keep(lease) => return Err(lost),
+        };
+        self.write_down(lease, plan).await
+    }
+
+    /// Renews the lease until it is lost.
+    async fn keep(&self, lease: &Lease) -> StoreError {
+        loop {
+            self.clock.sleep(self.lease / 3).await;
+            match self.store.renew(lease, self.lease).await {
+                Ok(()) => {}
+                Err(lost @ StoreError::Fenced { .. }) => return lost,
+                // One failed renewal leaves two thirds of the lease.
+                Err(error) => tracing::warn!(%error, "could not renew a lease; trying again"),
+            }
+        }
+    }
+
+    async fn write_down(&self, lease: &Lease, plan: Plan) -> Result<ItemEnd, StoreError> {
+        let end = match &plan.close {
+            Close::Done(outcome) => ItemEnd::Done(*outcome),
+            Close::Again(..) | Close::Release => ItemEnd::Again,
+        };
+        let planner = Arc::clone(&self.planner);
+        let applied = self
+            .store
+            .finish_looks(lease, plan.looks, plan.close, planner)
+            .await?;
+        for one in &applied {
+            tell(lease.reason, one);
+        }
+        if let ItemEnd::Done(outcome) = end {
+            metrics::work_closed(lease.reason.as_str(), outcome.as_str());
+        }
+        if let Some(what) = plan.key_refused
+            && self.gate.refuse(self.clock.monotonic(), self.ids.unit())
+        {
+            let summary = format!("the API refuses the key, so nothing is fetched: {what}");
+            let planner = Arc::clone(&self.planner);
+            self.store
+                .open_alert(KEY_ALERT.to_owned(), summary, planner)
+                .await?;
+        }
+        Ok(end)
+    }
+
+    fn looker(&self) -> Looker<'_> {
+        Looker {
+            reader: self.store.reader(),
+            api: &*self.api,
+            clock: &*self.clock,
+            ids: &*self.ids,
+            policy: &self.policy,
+            gate: &self.gate,
+        }
+    }
+
+    /// Works until `group` stops; items in hand then end or are given back.
+    pub async fn run_loop(self: Arc<Self>, group: Shutdown, heart: Heartbeat) {
+        let mut news = self.store.news();
+        let freed = Arc::new(tokio::sync::Notify::new());
+        loop {
+            heart.beat();
+            news.mark_unchanged();
+            let wait = match self.turn(&group, &freed).await {
+                Ok(wait) => wait,
+                Err(error) => {
+                    tracing::error!(%error, "the worker could not claim");
+                    Duration::from_secs(1)
+                }
+            };
+            tokio::select! {
+                () = group.stopping() => return,
+                _ = news.changed() => {}
+                () = freed.notified() => {}
+                () = self.clock.sleep(wait) => {}
+            }
+        }
+    }
+
+    /// One turn of the loop: starts what it can, and says how long nothing new can be due.
+    async fn turn(
+        self: &Arc<Self>,
+        group: &Shutdown,
+        freed: &Arc<tokio::sync::Notify>,
+    ) -> Result<Duration, StoreError> {
+        match self.pass().await {
+            Pass::Wait(wait) => return Ok(wait.min(SAFETY_POLL)),
+            Pass::Probe => return Ok(Duration::from_secs(1)),
+            Pass::Open => {}
+        }
+        loop {
+            let leases = self.claim().await?;
+            if leases.is_empty() {
+                break;
+            }
+            for lease in leases {
+                // Taken here, not in the task, so that the next claim sees it.
+                let slot = Slots::take(&self.slots, &lease);
+                let (worker, group_, freed) = (Arc::clone(self), group.clone(), Arc::clone(freed));
+                group.spawn("work item", async move {
+                    worker.run_or_release(lease, slot, &group_).await;
+                    freed.notify_one();
+                });
+            }
+        }
+        let now = self.clock.now();
+        let next = self.store.next_work_due().await?;
+        let full = self.slots.taken.load(Ordering::Acquire) >= self.slots.total;
+        Ok(match next {
+            // Overdue but not claimed: no free slot, or only slots that are kept for fresh items.
+            // The end of a running item tells.
+            Some(due) if due <= now || full => SAFETY_POLL,
+            Some(due) => due.since(now).min(SAFETY_POLL),
+            None => SAFETY_POLL,
+        })
+    }
+
+    async fn run_or_release(&self, lease: Lease, slot: Slot, group: &Shutdown) {
+        tokio::select! {
+            _ = self.run(lease.clone(), slot) => {}
+            () = group.forced() => {
+                // Dropped half-way: nothing was written, so it can be given back uncharged.
+                if let Err(error) = self.store.close_lease(&lease, Close::Release).await {
+                    tracing::warn!(operation = lease.raw, %error, "could not give a lease back");
+                }
+            }
+        }
+    }
+}
+
+/// Counts and logs what a look changed.
+fn tell(reason: Reason, applied: &Applied) {
+    match applied {
+        Applied::Settled(operation) => {
+            let lag = operation
+                .settled_at
+                .map(|at| at.since(operation.submitted_at));
+            metrics::settled(reason.as_str(), operation.state.as_str(), lag);
+            tracing::info!(
+                operation = operation.name.as_ref().map(ToString::to_string),
+                job_kind = %operation.job_kind,
+                state = %operation.state,
+                settled_by = reason.as_str(),
+                effects = operation.effects_expected,
+                "operation settled"
+            );
+        }
+        Applied::AlreadySettled(before) => {
+            if reason == Reason::Webhook && before.told == Told::Rescued {
+                metrics::webhook_late();
+            }
+        }
+        // A delivery said that it had ended, and the API says that it goes on.
+        Applied::Open(operation) if reason == Reason::Webhook => {
+            if operation.state == OperationState::Pending && !operation.requires_action {
+                metrics::refuted();
+            }
+        }
+        Applied::Open(_) | Applied::Pruned => {}
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+impl Slots {
+    fn take(this: &Arc<Self>, lease: &Lease) -> Slot {
+        let old = !lease.reason.is_fresh() || lease.failures > 0;
+        this.taken.fetch_add(1, Ordering::AcqRel);
+        if old {
+            this.taken_old.fetch_add(1, Ordering::AcqRel);
+        }
+        Slot {
+            slots: Arc::clone(this),
+            old,
+        }
+    }
+}
+
+/// A taken slot; given back when dropped.
+struct Slot {
+    slots: Arc<Slots>,
+    old: bool,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.taken.fetch_sub(1, Ordering::AcqRel);
+        if self.old {
+            self.slots.taken_old.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}

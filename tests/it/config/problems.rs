@@ -1,0 +1,247 @@
+//! What refuses to start, told all at once, and what is only warned about.
+
+use hookledger::config::Inputs;
+
+use super::{ADMIN, API_KEY, SIGNING, TOKEN, doors, of_file, problems, warned};
+
+#[test]
+fn all_problems_are_told_at_once_each_with_its_key_and_a_fix() {
+    let all = problems(&Inputs::new().with_text(
+        "colour = 1\n[server]\nlistn = '127.0.0.1:1'\nmax_body = 'big'\nmax_connections = '5'\n\
+         [reconcile]\ninterval = 60\ncheck_min = '2h'\n[worker]\nlease = '31s'\nfresh_slots = 8\n\
+         [hooks]\ndedupe_ttl = '24h'\nshared_secret = 'short'\n[store]\nreaders = 0\n\
+         [log]\nfilter = 'hookledger=loud'\n",
+    ));
+    let expected = [
+        "colour: is not a key; remove it",
+        "server.listn: is not a key; did you mean server.listen?",
+        "server.max_body: is not a size of at least one byte; write a number and a unit",
+        "server.max_connections: is not a whole number from 1 to 1000000",
+        "reconcile.interval: is not a duration of 1ms to 100 years, with its unit; write",
+        "reconcile.check_min: is longer than reconcile.check_max",
+        "worker.lease: is not 5s longer than gemini.timeout",
+        "worker.fresh_slots: leaves no slot",
+        "hooks.dedupe_ttl: is shorter than the 24h of redelivery and hooks.tolerance",
+        "hooks.path_token: is missing; set HOOK_PATH_TOKEN",
+        "hooks.shared_secret: is only 5 bytes long",
+        "store.readers: is not a whole number from 1 to 64",
+        "log.filter: is not a list of directives",
+    ];
+    for start in expected {
+        assert!(
+            all.iter().any(|p| p.starts_with(start)),
+            "{start}\nnot in {all:#?}"
+        );
+    }
+    assert_eq!(all.len(), expected.len(), "{all:#?}");
+}
+
+#[test]
+fn an_unknown_variable_of_ours_is_a_problem_and_a_near_miss_a_warning() {
+    let inputs = doors().with_environment([
+        ("HOOKLEDGER__RECONCILE__CHEK_MIN", "1s"),
+        ("HOOKLEDGER__SERVER__LISTEN", "here"),
+        ("PATH", "/bin"),
+    ]);
+    assert_eq!(
+        problems(&inputs),
+        [
+            "server.listen: is not an IP address and a port (set by HOOKLEDGER__SERVER__LISTEN); \
+             write one such as 127.0.0.1:8080 or [::1]:8080",
+            "reconcile.chek_min: is not a key (set by HOOKLEDGER__RECONCILE__CHEK_MIN); did you \
+             mean reconcile.check_min?",
+        ]
+    );
+    assert_eq!(
+        problems(&doors().with_environment([("HOOKLEDGER__SERVER__", "x")])),
+        ["HOOKLEDGER__SERVER__: names no key; write HOOKLEDGER__SECTION__KEY"]
+    );
+    assert_eq!(problems(&doors().with_flag("server.lisen", "x")).len(), 1);
+    let near = doors().with_environment([("GEMINI_APIKEY", API_KEY), ("HOME", "/root")]);
+    assert!(warned(&near, "GEMINI_APIKEY"));
+    assert!(!warned(&near, "HOME"));
+}
+
+#[test]
+fn a_base_url_is_one_that_paths_can_follow() {
+    for (url, part) in [
+        ("", "is empty"),
+        (
+            "generativelanguage.googleapis.com",
+            "is not an absolute URL",
+        ),
+        ("ftp://a.example", "is neither http nor https"),
+        ("https://key@a.example", "holds a user name"),
+        ("https://a.example/?key=x", "has a query or a fragment"),
+    ] {
+        let all = of_file(&format!("[gemini]\nbase_url = '{url}'"));
+        assert_eq!(all.len(), 1, "{url}: {all:#?}");
+        assert!(all[0].starts_with("gemini.base_url: "), "{all:#?}");
+        assert!(all[0].contains(part), "{all:#?}");
+    }
+}
+
+#[test]
+fn a_section_given_as_a_value_is_told_apart_from_an_unknown_key() {
+    for text in [
+        "server = 5",
+        "effects = 'x'",
+        "sources = 1",
+        "[sources]\nother = true",
+    ] {
+        let all = of_file(text);
+        assert_eq!(all.len(), 1, "{text}: {all:#?}");
+        assert!(all[0].contains("is a section, not a value"), "{all:#?}");
+    }
+    assert_eq!(
+        of_file("effects = []\n[server]\n[gemini.extra_headers]"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn a_source_needs_a_proof_and_a_listener_beyond_loopback_a_token() {
+    let all = of_file("[sources.bare]\nshared_header = false");
+    assert_eq!(all.len(), 1);
+    assert!(
+        all[0].starts_with("sources.bare: accepts no proof at all"),
+        "{all:#?}"
+    );
+    // With signatures alone no shared secret is asked for.
+    let inputs = Inputs::new().with_environment([
+        ("HOOK_PATH_TOKEN", TOKEN),
+        ("GEMINI_WEBHOOK_SECRETS", SIGNING),
+        ("HOOKLEDGER__SOURCES__GEMINI__SHARED_HEADER", "false"),
+    ]);
+    assert_eq!(problems(&inputs), [""; 0]);
+    for address in ["0.0.0.0:8081", "192.0.2.1:8081", "[::]:8081"] {
+        let open = doors().with_environment([("HOOKLEDGER_ADMIN_LISTEN", address)]);
+        let all = problems(&open);
+        assert!(
+            all[0].contains("can be reached from other machines"),
+            "{all:#?}"
+        );
+        let with_token = open.with_environment([("HOOKLEDGER_ADMIN_TOKEN", ADMIN)]);
+        assert_eq!(problems(&with_token), [""; 0]);
+    }
+    assert_eq!(of_file("[admin]\nlisten = '[::1]:8081'"), [""; 0]);
+    for same in ["127.0.0.1:8080", "[::]:8080"] {
+        let all = of_file(&format!("[admin]\nlisten = '{same}'\ntoken = '{ADMIN}'"));
+        assert!(
+            all[0].contains("is the same address as server.listen"),
+            "{all:#?}"
+        );
+    }
+    assert_eq!(
+        of_file("[server]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn wrong_effects_are_told_with_their_place() {
+    let one = |rest: &str| of_file(&format!("[[effects]]\nname = 'a'\n{rest}"));
+    for (rest, start) in [
+        (
+            "kind = 'http'\nurl = 'ftp://a.example'",
+            "effects.0.url: is neither http nor https",
+        ),
+        (
+            "kind = 'http'\nurl = 'https://u:p@a.example'",
+            "effects.0.url: holds a user name",
+        ),
+        ("kind = 'http'", "effects.0.url: is missing"),
+        (
+            "kind = 'htp'\nurl = 'x'",
+            "effects.0.kind: is not one of \"http\", ",
+        ),
+        (
+            "kind = 'command'\nargv = []",
+            "effects.0.argv: names no program",
+        ),
+        (
+            "kind = 'command'\nargv = 'true'",
+            "effects.0.argv: is not a list of texts",
+        ),
+        ("kind = 'results'", "effects.0.directory: is missing"),
+        ("kind = 'slack'", "effects.0.webhook_url: is missing"),
+        (
+            "kind = 'slack'\nwebhook_url = 'x'",
+            "effects.0.webhook_url: is not an http address",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\nurl = 'https://a.example'",
+            "effects.0.url: is not a key",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\non = ['pending']",
+            "effects.0.on: has a word that is neither an ending nor a flag; use succeeded, ",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\non = []",
+            "effects.0.on: is empty",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\ntimeout = '86s'",
+            "delivery.lease: is not 5s longer than effects.0.timeout",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\n[alerts]\nto = ['a']",
+            "alerts.to: names a results effect",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\n[[effects]]\nname = 'a'\nkind = 'results'\n\
+             directory = 'y'",
+            "effects.1.name: is the name of an earlier effect too",
+        ),
+        (
+            "kind = 'http'\nurl = 'https://a.example'\nheaders = { content-length = '3' }",
+            "effects.0.headers.content-length: is not a header that can be set",
+        ),
+        (
+            "kind = 'http'\nurl = 'https://a.example'\nsecret = 'weak'",
+            "effects.0.secret: is neither whsec_ with a key of 24 to 64 bytes nor a strong text",
+        ),
+        (
+            "kind = 'results'\ndirectory = 'x'\njob_kid = 'nightly'",
+            "effects.0.job_kid: is not a key; did you mean effects.0.job_kind?",
+        ),
+        (
+            "kind = 'http'\nurl = 'https://a.example'\nsecret_env = 'NOT_THERE'",
+            "effects.0.secret: is to come from a variable that is not set",
+        ),
+    ] {
+        let all = one(rest);
+        assert_eq!(all.len(), 1, "{rest}: {all:#?}");
+        assert!(all[0].starts_with(start), "{rest}: {all:#?}");
+    }
+    assert!(of_file("[alerts]\nto = ['nobody']")[0].contains("does not exist"));
+    assert!(
+        of_file("[[effects]]\nname = 'a b'\nkind = 'results'\ndirectory = 'x'")[0]
+            .starts_with("effects.0.name: is not a legal name")
+    );
+}
+
+#[test]
+fn unwise_settings_are_warned_about() {
+    let http = |url| doors().with_environment([("GEMINI_BASE_URL", url)]);
+    assert!(warned(&http("http://gateway.example"), "gemini.base_url"));
+    assert!(!warned(&http("http://127.0.0.1:9"), "gemini.base_url"));
+    assert!(!warned(&http("http://[::1]:9"), "gemini.base_url"));
+    let signed = doors().with_environment([("GEMINI_WEBHOOK_SECRETS", SIGNING)]);
+    assert!(warned(&signed, "sources.gemini.require"));
+    assert!(!warned(&signed, "sources.gemini.signing_secrets"));
+    let all = signed.with_environment([("HOOKLEDGER__SOURCES__GEMINI__REQUIRE", "all")]);
+    assert!(!warned(&all, "sources.gemini.require"));
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_toml_is_a_problem_with_its_place() {
+    let all = problems(&doors().with_path("/nonexistent/hookledger.toml"));
+    assert!(all[0].starts_with("--config: /nonexistent/hookledger.toml cannot be read"));
+    let all = of_file("[server]\nlisten = = 1");
+    assert!(
+        all[0].starts_with("line 2, column 10: is not TOML"),
+        "{all:#?}"
+    );
+}

@@ -1,0 +1,71 @@
+//! The table of metrics speaks the words of the rest of the program.
+
+use hookledger::domain::effect::EffectState;
+use hookledger::domain::event::Verdict;
+use hookledger::domain::fault::Fault;
+use hookledger::domain::operation::OperationState;
+use hookledger::domain::work::{Outcome, Reason};
+use hookledger::telemetry::metrics::table::{self as t, Label, Words};
+
+fn listed(label: &Label) -> Vec<&'static str> {
+    match label.words {
+        Words::Listed(words) => words.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn labels_list_exactly_the_words_of_the_domain() {
+    let reasons = Reason::ALL.map(Reason::as_str);
+    assert_eq!(listed(&t::REASON), reasons);
+    assert_eq!(listed(&t::CAUSE), reasons);
+    assert_eq!(
+        listed(&t::EFFECT_STATE),
+        EffectState::ALL.map(EffectState::as_str)
+    );
+    let verdicts = [Verdict::Accepted, Verdict::Ignored, Verdict::Duplicate];
+    assert_eq!(listed(&t::VERDICT), verdicts.map(Verdict::as_str));
+    let endings: Vec<_> = OperationState::ALL
+        .into_iter()
+        .filter(|s| s.is_settled() || s.is_closed_unproven())
+        .map(OperationState::as_str)
+        .collect();
+    assert_eq!(listed(&t::ENDING), endings);
+    let open: Vec<_> = OperationState::ALL
+        .into_iter()
+        .filter(|s| !s.is_settled())
+        .map(OperationState::as_str)
+        .collect();
+    assert_eq!(listed(&t::OPEN_STATE), open);
+    let outcomes = [
+        Outcome::Settled,
+        Outcome::AlreadySettled,
+        Outcome::NotTerminal,
+        Outcome::Closed,
+        Outcome::NotOurs,
+        Outcome::Pruned,
+        Outcome::Unresolved,
+    ];
+    assert_eq!(listed(&t::WORK_OUTCOME), outcomes.map(Outcome::as_str));
+    let what = String::new;
+    let faults = [
+        Fault::Throttled {
+            retry_after: None,
+            what: what(),
+        },
+        Fault::Unavailable {
+            retry_after: None,
+            what: what(),
+        },
+        Fault::KeyRefused { what: what() },
+        Fault::Forbidden { what: what() },
+        Fault::NotFound,
+        Fault::Rejected { what: what() },
+        Fault::Undecodable { what: what() },
+    ];
+    let fetches: Vec<_> = ["terminal", "running"]
+        .into_iter()
+        .chain(faults.iter().map(Fault::label))
+        .collect();
+    assert_eq!(listed(&t::FETCH), fetches);
+}
