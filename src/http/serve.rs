@@ -37,8 +37,8 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use super::limits::{
-    FIRST_REQUEST_GRACE, LINGER_BYTES, LINGER_TIME, MAX_BUFFER_BYTES, MAX_HEADER_BYTES,
-    MAX_HEADERS, MAX_REQUESTS_PER_CONNECTION, PerAddress, WRITE_TIMEOUT,
+    FIRST_REQUEST_GRACE, LINGER_BYTES, LINGER_TIME, LINGER_TIME_STOPPING, MAX_BUFFER_BYTES,
+    MAX_HEADER_BYTES, MAX_HEADERS, MAX_REQUESTS_PER_CONNECTION, PerAddress, WRITE_TIMEOUT,
 };
 use super::peers::Peers;
 use super::unread::Watched;
@@ -189,8 +189,13 @@ impl Connection {
             }
         }
         let stream = connection.into_parts().io.into_inner().into_inner();
+        let patience = if self.stop.is_stopping() {
+            LINGER_TIME_STOPPING
+        } else {
+            LINGER_TIME
+        };
         tokio::select! {
-            () = linger(stream) => {}
+            () = linger(stream, patience) => {}
             () = self.stop.forced() => {}
         }
     }
@@ -240,12 +245,12 @@ async fn answer(
 }
 
 /// Says that nothing more will be sent, then reads until the client closes too, within bounds.
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: TcpStream, patience: Duration) {
     if stream.shutdown().await.is_err() {
         return;
     }
     let mut rest = stream.take(LINGER_BYTES);
     let mut nowhere = tokio::io::sink();
     let thrown_away = tokio::io::copy(&mut rest, &mut nowhere);
-    let _ = tokio::time::timeout(LINGER_TIME, thrown_away).await;
+    let _ = tokio::time::timeout(patience, thrown_away).await;
 }

@@ -1,174 +1,10 @@
 //! The public door over real connections: the table of answers, and who owns a commit.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use async_trait::async_trait;
-use hookledger::base::clock::{ManualClock, SystemClock, Timestamp};
-use hookledger::base::secret::Secret;
-use hookledger::base::shutdown::Shutdown;
-use hookledger::config::settings::{self, Require};
-use hookledger::http::hooks::{Door, Receive, ReceiveAnswer, Unavailable, routes};
-use hookledger::http::peers::Peers;
-use hookledger::http::serve::ServeSettings;
-use hookledger::verify::{SigningSecret, Verified, Verifier};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, Semaphore};
 
-use super::http_support::{PATIENCE, SHORT, Server, read_until, settings};
-
-const TOKEN: &str = "correct-horse-battery-staple";
-const SHARED: &str = "a-shared-secret-of-24-bytes";
-const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const NOW: Timestamp = Timestamp::from_millis(1_769_083_200_123);
-const MAX_BODY: usize = 4096;
-const BODY: &[u8] = b"{\"type\":\"batch.succeeded\"}";
-
-/// Answers by the body's text, and can be held at a gate.
-struct Receiver {
-    taken: Mutex<Vec<Verified>>,
-    refusals: Mutex<Vec<(Option<String>, &'static str)>>,
-    entered: Notify,
-    gate: Semaphore,
-    finished: Notify,
-}
-
-impl Receiver {
-    fn with_gate(open: usize) -> Arc<Self> {
-        Arc::new(Self {
-            taken: Mutex::default(),
-            refusals: Mutex::default(),
-            entered: Notify::new(),
-            gate: Semaphore::new(open),
-            finished: Notify::new(),
-        })
-    }
-
-    fn refusals(&self) -> Vec<(Option<String>, &'static str)> {
-        std::mem::take(&mut self.refusals.lock().unwrap())
-    }
-}
-
-#[async_trait]
-impl Receive for Receiver {
-    async fn receive(&self, delivery: Verified) -> Result<ReceiveAnswer, Unavailable> {
-        self.entered.notify_one();
-        self.gate.acquire().await.unwrap().forget();
-        let body = delivery.body().clone();
-        self.taken.lock().unwrap().push(delivery);
-        self.finished.notify_one();
-        match body.as_ref() {
-            b"again" => Ok(ReceiveAnswer::Duplicate),
-            b"ping" => Ok(ReceiveAnswer::Ignored),
-            b"full" => Err(Unavailable {
-                retry_after: Duration::from_secs(7),
-            }),
-            b"defect" => {
-                let planned = true;
-                assert!(!planned, "as planned");
-                Ok(ReceiveAnswer::Accepted)
-            }
-            _ => Ok(ReceiveAnswer::Accepted),
-        }
-    }
-
-    fn refused(&self, source: Option<&str>, reason: &'static str) {
-        let source = source.map(ToOwned::to_owned);
-        self.refusals.lock().unwrap().push((source, reason));
-    }
-}
-
-fn verifier() -> Verifier {
-    let hooks = settings::Hooks {
-        path_token: Some(Secret::new(TOKEN)),
-        shared_secret: Some(Secret::new(SHARED)),
-        tolerance: Duration::from_secs(300),
-        dedupe_ttl: Duration::from_hours(168),
-        max_waiting: 1 << 20,
-    };
-    let source = settings::Source {
-        require: Require::Any,
-        shared_header: true,
-        signing_secrets: vec![Secret::new(SIGNING)],
-    };
-    Verifier::new(&hooks, &BTreeMap::from([("gemini".to_owned(), source)])).unwrap()
-}
-
-struct Place {
-    server: Server,
-    receiver: Arc<Receiver>,
-    client: reqwest::Client,
-}
-
-impl Place {
-    async fn new(receiver: Arc<Receiver>, serving: ServeSettings, max_in_flight: usize) -> Self {
-        let clock = Arc::new(ManualClock::starting_at(NOW));
-        let limits = settings::Server {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            header_timeout: serving.header_timeout,
-            body_timeout: SHORT,
-            max_body: MAX_BODY as u64,
-            max_connections: serving.max_connections,
-            max_connections_per_address: serving.max_connections_per_address,
-            max_in_flight,
-            trusted_proxies: Vec::new(),
-            stop_timeout: Duration::from_secs(5),
-            public_url: None,
-        };
-        let tasks = Shutdown::new(Arc::new(SystemClock::new()));
-        let door = Door::new(verifier(), receiver.clone(), &limits, clock, tasks);
-        Self {
-            server: Server::start(routes(Arc::new(door)), serving).await,
-            receiver,
-            client: reqwest::Client::builder()
-                .no_proxy()
-                .timeout(Duration::from_secs(20))
-                .build()
-                .unwrap(),
-        }
-    }
-
-    async fn open() -> Self {
-        Self::new(Receiver::with_gate(1000), settings(), 8).await
-    }
-
-    fn post(&self, path: &str) -> reqwest::RequestBuilder {
-        self.client
-            .post(format!("http://{}{path}", self.server.address))
-    }
-
-    fn hook(&self) -> reqwest::RequestBuilder {
-        self.post(&format!("/hooks/gemini/{TOKEN}"))
-    }
-
-    fn shared(&self, body: &'static str) -> reqwest::RequestBuilder {
-        self.hook().header("x-hook-secret", SHARED).body(body)
-    }
-}
-
-/// Status, and what an onlooker can compare: headers without the per-request ones, and the body.
-async fn seen(request: reqwest::RequestBuilder) -> (u16, Vec<String>, String) {
-    let response = request.send().await.unwrap();
-    let status = response.status().as_u16();
-    let mut headers: Vec<String> = response
-        .headers()
-        .iter()
-        .filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str()))
-        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
-        .collect();
-    headers.sort();
-    (status, headers, response.text().await.unwrap())
-}
-
-fn signed(request: reqwest::RequestBuilder, shift: i64, body: &[u8]) -> reqwest::RequestBuilder {
-    let key = SigningSecret::parse(&Secret::new(SIGNING)).unwrap();
-    let at = Timestamp::from_millis(NOW.as_millis() + shift * 1000);
-    request
-        .header("webhook-id", "msg_1")
-        .header("webhook-timestamp", at.as_seconds())
-        .header("webhook-signature", key.sign("msg_1", at, body))
-}
+use super::http_door::{BODY, MAX_BODY, Place, Receiver, SHARED, TOKEN, seen, signed};
+use super::http_support::{PATIENCE, read_until, settings};
+use hookledger::http::serve::ServeSettings;
 
 #[tokio::test]
 async fn what_was_received_is_answered_by_its_outcome() {
@@ -314,8 +150,10 @@ async fn more_than_the_permits_is_503_before_the_body() {
     let (status, headers, _) = seen(place.shared("second")).await;
     assert_eq!(status, 503);
     assert!(headers.contains(&"retry-after: 1".to_owned()));
-    // Who has no proof is told so, permits or not.
+    // What costs nothing to refuse is refused as ever, permits or not.
     assert_eq!(seen(place.hook().body("x")).await.0, 401);
+    let large = place.hook().header("x-hook-secret", SHARED);
+    assert_eq!(seen(large.body(vec![b'x'; MAX_BODY + 1])).await.0, 413);
     place.receiver.gate.add_permits(2);
     assert!(first.join_all().await.into_iter().all(|r| r.is_ok()));
     assert_eq!(seen(place.shared("third")).await.0, 200);
@@ -351,29 +189,19 @@ async fn a_client_that_hangs_up_does_not_take_its_commit_along() {
 }
 
 #[tokio::test]
-async fn failures_are_throttled_by_address_and_valid_deliveries_never() {
-    let behind_a_proxy = ServeSettings {
-        peers: Peers::new(vec!["127.0.0.0/8".parse().unwrap()]),
-        ..settings()
+async fn a_body_is_asked_for_only_behind_the_first_gate() {
+    let place = Place::open().await;
+    let head = |token: &str| {
+        format!(
+            "POST /hooks/gemini/{token} HTTP/1.1\r\nHost: x\r\nX-Hook-Secret: {SHARED}\r\n\
+             Content-Length: 3\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+        )
     };
-    let place = Place::new(Receiver::with_gate(1000), behind_a_proxy, 8).await;
-    let from = |who: &str, request: reqwest::RequestBuilder| {
-        request.header("x-forwarded-for", format!("9.9.9.9, {who}"))
-    };
-    for n in 0..60 {
-        let (status, ..) = seen(from("198.51.100.1", place.hook())).await;
-        assert_eq!(status, 401, "failure {n}");
-    }
-    let (status, headers, _) = seen(from("198.51.100.1", place.hook())).await;
-    assert_eq!(status, 429);
-    assert!(headers.contains(&"retry-after: 60".to_owned()));
-    let (status, ..) = seen(from("198.51.100.1", place.shared("new"))).await;
-    assert_eq!(status, 200, "a valid delivery is never throttled");
-    let wrong_path = place.post("/hooks/gemini/wrong");
-    assert_eq!(seen(from("198.51.100.1", wrong_path)).await.0, 404);
-    assert_eq!(seen(from("198.51.100.2", place.hook())).await.0, 401);
-    // Without a forwarding header everybody is the proxy: no limit.
-    for _ in 0..70 {
-        assert_eq!(seen(place.hook()).await.0, 401);
-    }
+    let mut stream = place.server.connect().await;
+    stream.write_all(head(TOKEN).as_bytes()).await.unwrap();
+    read_until(&mut stream, "100 Continue").await;
+    stream.write_all(b"new").await.unwrap();
+    read_until(&mut stream, "accepted").await;
+    let answer = place.server.exchange(head("wrong").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
 }

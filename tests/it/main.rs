@@ -5,6 +5,8 @@
 mod config;
 mod effects;
 mod floors;
+mod http_abuse;
+mod http_door;
 mod gemini_client;
 mod http_hooks;
 mod http_serve;
@@ -17,3 +19,7 @@ mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
 mod support;
+mod http_hooks;
+mod http_serve;
+mod http_stop;
+mod http_support;
