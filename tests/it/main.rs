@@ -19,7 +19,4 @@ mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
 mod support;
-mod http_hooks;
-mod http_serve;
 mod http_stop;
-mod http_support;
