@@ -4,17 +4,16 @@
 
 mod config;
 mod floors;
+mod gemini_client;
 mod http_abuse;
 mod http_door;
-mod gemini_client;
+mod http_hooks;
 mod http_serve;
+mod http_stop;
+mod http_support;
 mod metrics;
 mod simulator_api;
 mod simulator_faults;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
-mod http_hooks;
-mod http_serve;
-mod http_stop;
-mod http_support;
