@@ -1,8 +1,9 @@
 //! One binary for all integration tests: linking dominates on small machines.
 
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod config;
+mod effects;
 mod floors;
 mod gemini_client;
 mod http_abuse;
@@ -11,9 +12,16 @@ mod http_hooks;
 mod http_serve;
 mod http_stop;
 mod http_support;
+mod gemini_client;
+mod http_hooks;
+mod http_serve;
+mod http_support;
+mod ledger;
 mod metrics;
 mod simulator_api;
 mod simulator_faults;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
+mod support;
+mod http_stop;
