@@ -10,6 +10,8 @@ pub mod hooks;
 pub mod layers;
 pub mod limits;
 pub mod peers;
+mod permits;
+mod receiver;
 pub mod serve;
 mod unread;
 mod write_deadline;

@@ -11,6 +11,7 @@ mod http_door;
 mod http_hooks;
 mod http_serve;
 mod http_stop;
+mod http_store;
 mod http_support;
 mod ledger;
 mod metrics;
