@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod admin_api;
 mod config;
 mod floors;
 mod gemini_client;
@@ -12,3 +13,4 @@ mod simulator_faults;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
+mod support;
