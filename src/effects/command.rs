@@ -51,6 +51,8 @@ const PASSED_ON: &[&str] = &[
 ];
 /// `EX_TEMPFAIL`: the program asks to be tried again.
 const TRY_AGAIN: i32 = 75;
+/// How long a killed program may take to be gone.
+const REAP: Duration = Duration::from_secs(2);
 
 /// Runs one program.
 pub(super) struct Command {
@@ -175,7 +177,8 @@ impl Effect for Command {
             },
             Err(_) => {
                 group.kill();
-                if child.wait().await.is_ok() {
+                // Not for ever: a process that hangs in the kernel dies when the kernel lets it.
+                if let Ok(Ok(_)) = tokio::time::timeout(REAP, child.wait()).await {
                     group.reaped();
                 }
                 Delivery::Ambiguous {

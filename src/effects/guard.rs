@@ -212,7 +212,7 @@ impl Resolve for Resolver {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reach, Resolver, SocketAddr, judge, judge_host, reach};
+    use super::{Ipv4Addr, Ipv6Addr, Reach, Resolver, SocketAddr, judge, judge_host, reach};
 
     fn kind(address: &str) -> &'static str {
         match reach(address.parse().unwrap()) {
@@ -314,5 +314,21 @@ mod tests {
             why.contains("allow_private") && !why.contains("10.0.0.1"),
             "{why}"
         );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn an_ipv4_address_is_judged_alike_in_every_form_that_carries_it(bits: u32) {
+            let plain = Ipv4Addr::from(bits);
+            let mapped = reach(plain.to_ipv6_mapped().into());
+            proptest::prop_assert_eq!(mapped, reach(plain.into()));
+            let [a, b, c, d] = plain.octets();
+            let head = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+            let mut bytes = [0; 16];
+            bytes[..12].copy_from_slice(&head);
+            bytes[12..].copy_from_slice(&[a, b, c, d]);
+            let translated = reach(Ipv6Addr::from(bytes).into());
+            proptest::prop_assert_eq!(translated == Reach::Global, mapped == Reach::Global);
+        }
     }
 }

@@ -128,12 +128,6 @@ impl Registry {
     pub fn rules(&self) -> &[EffectRule] {
         &self.rules
     }
-
-    /// The longest time limit of any effect; zero when there is none.
-    pub fn longest_timeout(&self) -> Duration {
-        let all = self.effects.values().map(|effect| effect.timeout());
-        all.max().unwrap_or_default()
-    }
 }
 
 fn build_one(

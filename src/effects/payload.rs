@@ -152,9 +152,14 @@ pub(super) struct ReadData {
 }
 
 impl ReadData {
-    /// Where the output is, when the summary says so in a form we know.
+    /// Where the output is, when the summary says so in a form we know, and whole: a summary is
+    /// bounded, and says by `left_out` that a list in it is not.
     pub(super) fn output(&self) -> Option<Output> {
-        Output::deserialize(self.summary.get("output")?).ok()
+        let output = self.summary.get("output")?;
+        if output.get("left_out").is_some() {
+            return None;
+        }
+        Output::deserialize(output).ok()
     }
 
     /// The batch's own counts.

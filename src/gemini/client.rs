@@ -3,7 +3,7 @@
 //! Problem: one request carries the key of a project, and its answer decides what becomes of a job
 //! somebody paid for.
 //!
-//! Design: [`HttpGemini::send`] is the only place where a request leaves. The key goes in a header
+//! Design: `HttpGemini::send` is the only place where a request leaves. The key goes in a header
 //! marked sensitive, never in a URL. The HTTP client follows no redirect and has a connect timeout
 //! and an idle timeout; API calls have a total one as well. Bodies are read up to a cap. `base_url`
 //! may hold a path (an AI gateway), so URLs are put together from texts that cannot leave their

@@ -5,7 +5,7 @@
 //! both of which only their parsers can make.
 
 pub mod client;
-pub mod download;
+mod download;
 pub mod error;
 pub mod limit;
 pub mod text;

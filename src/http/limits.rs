@@ -23,6 +23,8 @@ pub const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 pub const LINGER_BYTES: u64 = 4 * 1024 * 1024;
 /// How long that may take.
 pub const LINGER_TIME: Duration = Duration::from_secs(2);
+/// How long that may take once a stop began.
+pub const LINGER_TIME_STOPPING: Duration = Duration::from_millis(500);
 
 /// Open connections per address.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::state::outbox::WebhookPlan;
+use super::state::plan::WebhookPlan;
 use crate::base::clock::Timestamp;
 
 /// Longest hang, whatever was asked.
@@ -211,7 +211,7 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::outbox::Mode;
+    use super::super::state::plan::Mode;
     use super::*;
 
     #[test]

@@ -34,7 +34,8 @@ use url::Url;
 pub use self::control::RawWebhook;
 pub use self::faults::{Fault, FaultKind, WebhookFault};
 pub use self::state::job::{BatchInput, Kind, NewJob, Outcome, Refused};
-pub use self::state::outbox::{DeliveryState, IdForm, Mode, WebhookPlan};
+pub use self::state::outbox::DeliveryState;
+pub use self::state::plan::{IdForm, Mode, WebhookPlan};
 
 use self::routes::requests::RequestLog;
 pub use self::routes::requests::SeenRequest;
@@ -173,7 +174,10 @@ impl Simulator {
             async move {
                 while !stop.is_stopping() {
                     heart.beat();
-                    sim.step().await;
+                    tokio::select! {
+                        _ = sim.step() => {}
+                        () = stop.forced() => return,
+                    }
                     let wait = sim.until_next();
                     tokio::select! {
                         () = sim.changed.notified() => {}
@@ -220,7 +224,10 @@ impl Simulator {
 
     async fn deliver(&self, delivery: Delivery) {
         let at = self.now();
-        let sent = webhooks::seal(&delivery, self.config.webhook_secret.as_ref(), at);
+        // Signed with the clock's own time: a receiver must find it fresh although the model's time
+        // was moved.
+        let stamp = self.clock.now();
+        let sent = webhooks::seal(&delivery, self.config.webhook_secret.as_ref(), stamp);
         let status = self.sender.post(&delivery, &sent).await;
         let attempt = Attempt { status, at, sent };
         let (retry, most) = (self.config.webhook_retry, self.config.webhook_attempts);

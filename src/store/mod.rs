@@ -17,7 +17,6 @@
 mod error;
 mod sqlite;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -143,8 +142,6 @@ pub struct Store {
     writer: sqlite::write::Writer,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    /// Held for as long as the store is: the instance lock.
-    _lock: Arc<File>,
 }
 
 /// The store, read only: also beside the process that writes it.
@@ -163,16 +160,16 @@ impl Store {
         group: &Shutdown,
     ) -> Result<Self, OpenError> {
         let opened = sqlite::pool::open(&options.path, options.readers).await?;
-        let writer = sqlite::write::Writer::start(opened.writer, options.max_waiting, group);
+        let pool = opened.readers.clone();
+        let writer = sqlite::write::Writer::start(opened, options.max_waiting, group);
         Ok(Self {
             reader: Reader {
-                pool: opened.readers,
+                pool,
                 path: options.path.clone(),
             },
             writer,
             clock,
             ids,
-            _lock: Arc::new(opened.lock),
         })
     }
 

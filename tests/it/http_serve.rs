@@ -1,7 +1,6 @@
 //! The accept loop, spoken to over raw sockets.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,90 +8,16 @@ use axum::body::Body;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use hookledger::base::clock::{Clock, SystemClock};
-use hookledger::base::ids::RandomIds;
-use hookledger::base::shutdown::Shutdown;
 use hookledger::http::body::read_capped;
 use hookledger::http::error::Problem;
-use hookledger::http::layers::{Common, wrap};
 use hookledger::http::peers::Peers;
-use hookledger::http::serve::{ServeSettings, serve};
+use hookledger::http::serve::ServeSettings;
 use http::HeaderMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 
-const SHORT: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(10);
+use super::http_support::{PATIENCE, SHORT, Server, read_to_end, read_until, settings};
 
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    pub(crate) stop: Shutdown,
-}
-
-pub(crate) fn settings() -> ServeSettings {
-    ServeSettings {
-        header_timeout: PATIENCE,
-        write_timeout: PATIENCE,
-        max_connections: 100,
-        max_connections_per_address: 100,
-        peers: Peers::default(),
-    }
-}
-
-impl Server {
-    pub(crate) async fn start(router: Router, settings: ServeSettings) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let common = Common {
-            clock: Arc::clone(&clock),
-            ids: Arc::new(RandomIds::from_system()),
-            peers: settings.peers.clone(),
-        };
-        let stop = Shutdown::new(clock);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let serving = serve(listener, wrap(router, common), settings, stop.clone());
-        stop.spawn("listener", serving);
-        Self { address, stop }
-    }
-
-    pub(crate) async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
-    }
-
-    /// Sends `request` on a connection of its own and reads to the end.
-    pub(crate) async fn exchange(&self, request: &[u8]) -> String {
-        let mut stream = self.connect().await;
-        stream.write_all(request).await.unwrap();
-        read_to_end(&mut stream).await
-    }
-}
-
-/// What the other side sends until it closes; fails when it does not close.
-pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
-    let mut all = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all))
-        .await
-        .unwrap()
-        .unwrap();
-    String::from_utf8(all).unwrap()
-}
-
-/// Reads until `stop_at` has been seen.
-async fn read_until(stream: &mut TcpStream, stop_at: &str) -> String {
-    let mut all = String::new();
-    while !all.contains(stop_at) {
-        let mut part = [0; 4096];
-        let n = tokio::time::timeout(PATIENCE, stream.read(&mut part))
-            .await
-            .unwrap()
-            .unwrap();
-        assert!(n > 0, "closed after {all:?}");
-        all.push_str(std::str::from_utf8(part.get(..n).unwrap()).unwrap());
-    }
-    all
-}
-
-fn router() -> Router {
+pub(crate) fn router() -> Router {
     Router::new()
         .route("/hi", get(|| async { "hi" }))
         .route(
@@ -410,69 +335,12 @@ async fn a_client_that_never_reads_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_stop_finishes_what_is_asked_and_closes_the_rest() {
-    let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let slow = {
-        let (entered, leave) = (Arc::clone(&entered), Arc::clone(&leave));
-        router().route(
-            "/slow",
-            get(async move || {
-                entered.notify_one();
-                leave.notified().await;
-                "done"
-            }),
-        )
-    };
-    let server = Server::start(slow, settings()).await;
-    let mut silent = server.connect().await;
-    let mut late = server.connect().await;
-    let mut idle = server.connect().await;
-    let ask = b"GET /hi HTTP/1.1\r\nHost: x\r\n\r\n";
-    idle.write_all(ask).await.unwrap();
-    read_until(&mut idle, "hi").await;
-    let mut busy = server.connect().await;
-    let ask = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
-    busy.write_all(ask).await.unwrap();
-    entered.notified().await;
-
-    server.stop.begin();
-    assert_eq!(read_to_end(&mut idle).await, "");
-    // Connected before the stop, asks a moment after it.
-    let ask = b"GET /hi HTTP/1.1\r\nHost: x\r\n\r\n";
-    late.write_all(ask).await.unwrap();
-    let answer = read_to_end(&mut late).await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert_eq!(read_to_end(&mut silent).await, "");
-    leave.notify_one();
-    let answer = read_to_end(&mut busy).await;
-    assert!(answer.ends_with("done"), "{answer}");
-    assert!(answer.contains("connection: close"), "{answer}");
-    drop((silent, late, idle, busy));
-    assert!(server.stop.drain(Duration::from_secs(5)).await);
-    assert!(TcpStream::connect(server.address).await.is_err());
-}
-
-#[tokio::test]
-async fn a_forced_stop_drops_what_does_not_end() {
-    let entered = Arc::new(Notify::new());
-    let stuck = {
-        let entered = Arc::clone(&entered);
-        Router::new().route(
-            "/stuck",
-            get(async move || {
-                entered.notify_one();
-                std::future::pending::<()>().await;
-            }),
-        )
-    };
-    let server = Server::start(stuck, settings()).await;
+async fn no_connection_is_for_ever() {
+    let server = server().await;
     let mut stream = server.connect().await;
-    let ask = b"GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n";
-    stream.write_all(ask).await.unwrap();
-    entered.notified().await;
-    let clock = SystemClock::new();
-    assert!(!server.stop.drain(SHORT).await);
-    assert!(clock.monotonic() < Duration::from_secs(3));
-    let left = stream.read(&mut [0; 1]).await;
-    assert!(matches!(left, Ok(0) | Err(_)), "{left:?}");
+    let asks = "GET /hi HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1001);
+    stream.write_all(asks.as_bytes()).await.unwrap();
+    let answers = read_to_end(&mut stream).await;
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 1000);
+    assert_eq!(answers.matches("connection: close").count(), 1);
 }

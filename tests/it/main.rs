@@ -1,12 +1,20 @@
 //! One binary for all integration tests: linking dominates on small machines.
 
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod admin_api;
 mod config;
+mod effects;
 mod floors;
 mod gemini_client;
+mod http_abuse;
+mod http_door;
+mod http_hooks;
 mod http_serve;
+mod http_stop;
+mod http_store;
+mod http_support;
+mod ledger;
 mod metrics;
 mod simulator_api;
 mod simulator_faults;

@@ -178,6 +178,20 @@ async fn a_refused_event_is_tried_again_with_its_id_and_a_fresh_timestamp() {
 }
 
 #[tokio::test]
+async fn after_the_models_time_was_moved_a_webhook_is_still_fresh() {
+    let server = receiver(200).await;
+    let sim = Sim::telling(&server.uri()).await;
+    sim.fake.start(NewJob::new(Kind::Batch)).unwrap();
+    sim.post("/_sim/advance", r#"{"ms":86400000}"#).await;
+    assert_eq!(sim.step().await, 1);
+    let told = got(&server).await;
+    let start = "2026-01-22T12:00:00Z".parse::<Timestamp>().unwrap();
+    let stamp = header(&told[0], "webhook-timestamp");
+    assert_eq!(stamp, start.as_seconds().to_string());
+    assert_eq!(body(&told[0])["timestamp"], "2026-01-22T12:00:02.000Z");
+}
+
+#[tokio::test]
 async fn dropped_delayed_and_doubled_events() {
     let server = receiver(200).await;
     let sim = Sim::telling(&server.uri()).await;

@@ -45,8 +45,9 @@ impl Folder {
     pub(super) async fn open(path: PathBuf, key: &str) -> io::Result<Self> {
         if !fs::try_exists(&path).await? {
             fs::create_dir_all(&path).await?;
-            if let Some(parent) = path.parent() {
-                sync_dir(parent).await?;
+            // The new folder's entry, and that of the configured directory, which may be new too.
+            for above in path.ancestors().skip(1).take(2) {
+                sync_dir(above).await?;
             }
         }
         let tag: String = key
@@ -184,6 +185,12 @@ impl Part {
 }
 
 async fn sync_dir(path: &Path) -> io::Result<()> {
+    // Above a relative path's first component is the current directory.
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
     fs::File::open(path).await?.sync_all().await
 }
 

@@ -15,7 +15,8 @@
 //!
 //! Files appear whole or not at all (see `disk`), the manifest last: where there is a manifest,
 //! everything it names is complete and on disk. A repeated attempt that finds the manifest of its
-//! own key, and the files it names, is done at once.
+//! own key, and the files it names, is done at once. So is one that tells of another state after a
+//! success was saved: a late "overdue" or "gone" must not replace the outcome.
 //!
 //! Complete means: as many bytes as the server declared, and as many lines as the batch counted
 //! requests. A file with other lines is kept as `FILE.unexpected`, because the provider may delete
@@ -27,7 +28,6 @@
 //! given up by age.
 
 mod disk;
-mod inline;
 mod naming;
 
 use std::fmt;
@@ -48,6 +48,7 @@ use crate::domain::effect::Delivery;
 use crate::domain::fault::Fault;
 use crate::domain::observation::Output;
 use crate::domain::operation::{Kind, OperationName, OperationState};
+use crate::gemini::wire::inline_results;
 use crate::gemini::{FileName, GeminiApi};
 
 const MANIFEST: &str = "manifest.json";
@@ -95,10 +96,10 @@ impl Results {
             .map_err(|_| refused("the stored payload cannot be read"))?;
         let folder = self.directory.join(naming::folder(name));
         let folder = Folder::open(folder, &message.key).await.map_err(of_disk)?;
-        if is_complete(&folder, &message.key).await {
+        let state = read.data.state.clone().unwrap_or_default();
+        if is_complete(&folder, &message.key, &state).await {
             return Ok(());
         }
-        let state = read.data.state.clone().unwrap_or_default();
         let mut files = vec![
             folder
                 .write("operation.json", &message.payload)
@@ -131,7 +132,7 @@ impl Results {
         let (output, body) = match known {
             Some(output @ (Output::File { .. } | Output::Media { .. })) => (Some(output), None),
             None if !succeeded => return Ok(Vec::new()),
-            // Inline, or a success whose summary does not say where: the body itself tells.
+            // Inline, or a success whose summary does not say where all of it is: the body tells.
             Some(Output::Inline { .. }) | None => {
                 let fetched = self
                     .gemini
@@ -227,11 +228,10 @@ async fn inline_batch(
     body: &Bytes,
     expected: Option<u64>,
 ) -> Result<Written, Delivery> {
-    let lines = inline::lines(body)
-        .ok_or_else(|| retry("the fetched body shows no inline responses".to_owned()))?;
+    let lines = inline_results(Kind::Batch, body).map_err(|f| of_fault(&f))?;
     let mut part = folder.part().await.map_err(of_disk)?;
     for line in lines {
-        part.push(line.as_bytes()).await.map_err(of_disk)?;
+        part.push(line.get().as_bytes()).await.map_err(of_disk)?;
         part.push(b"\n").await.map_err(of_disk)?;
     }
     folder.settle(part, RESPONSES, expected).await
@@ -263,14 +263,18 @@ impl Folder {
     }
 }
 
-async fn is_complete(folder: &Folder, key: &str) -> bool {
+/// Whether nothing is left to save: this very attempt was made before, or it tells of an earlier
+/// state than the success that was saved already.
+async fn is_complete(folder: &Folder, key: &str, state: &str) -> bool {
     let Some(bytes) = folder.read(MANIFEST).await else {
         return false;
     };
-    match serde_json::from_slice::<Manifest>(&bytes) {
-        Ok(manifest) if manifest.key == key => folder.has_all(&manifest.files).await,
-        _ => false,
-    }
+    let Ok(manifest) = serde_json::from_slice::<Manifest>(&bytes) else {
+        return false;
+    };
+    let success = OperationState::Succeeded.as_str();
+    let covers = manifest.key == key || (manifest.state == success && state != success);
+    covers && folder.has_all(&manifest.files).await
 }
 
 fn refused(why: &str) -> Delivery {

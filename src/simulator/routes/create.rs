@@ -10,7 +10,7 @@ use crate::base::clock::Timestamp;
 use crate::simulator::state::Model;
 use crate::simulator::state::batch::prompt_of;
 use crate::simulator::state::job::{BatchRequest, Draft, Outcome, Work};
-use crate::simulator::state::outbox::WebhookPlan;
+use crate::simulator::state::plan::WebhookPlan;
 
 /// A field by its `camelCase` or `snake_case` name.
 fn field<'a>(map: &'a Value, camel: &str, snake: &str) -> Option<&'a Value> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::outbox::WebhookPlan;
+use super::plan::WebhookPlan;
 use crate::base::clock::Timestamp;
 
 /// How long a job is PENDING at most before it is RUNNING.

@@ -18,6 +18,7 @@ pub(crate) mod interaction;
 pub(crate) mod job;
 pub(crate) mod names;
 pub(crate) mod outbox;
+pub(crate) mod plan;
 pub(crate) mod video;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,7 +28,8 @@ use serde_json::{Map, Value, json};
 
 use self::files::Files;
 use self::job::{Draft, Job, Kind, Outcome, Refused, Work};
-use self::outbox::{IdForm, Letter, Mode, Outbox, Twist};
+use self::outbox::{Letter, Outbox, Twist};
+use self::plan::{IdForm, Mode};
 use super::faults::Faults;
 use crate::base::clock::Timestamp;
 use crate::base::ids::Ids;
@@ -286,7 +288,7 @@ impl Model {
         } else {
             job.draft.uris.clone()
         };
-        let id = outbox::event_id(&job.name, form, ids);
+        let id = plan::event_id(&job.name, form, ids);
         let body = event(job, event_type, &id, at);
         let body = Bytes::from(body.to_string());
         urls.into_iter()

@@ -297,6 +297,14 @@ async fn bury(
     .bind(id)
     .bind(now.as_millis())
     .bind(why)
+    .execute(&mut *connection)
+    .await?;
+    // The timer would only run the same poison again; a person or a new event may.
+    sqlx::query(
+        "UPDATE operations SET next_check_at_ms = NULL WHERE settled_at_ms IS NULL \
+         AND segment = (SELECT segment FROM work_queue WHERE id = ?1)",
+    )
+    .bind(id)
     .execute(connection)
     .await?;
     Ok(())

@@ -17,6 +17,7 @@
 //! about something that was not. After an I/O error the file is not trusted again: the writer refuses
 //! from then on and the process is expected to end ([`Writer::broken`]).
 
+use std::fs::File;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,7 @@ use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot, watch};
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
 use super::deliveries;
+use super::pool::Opened;
 use crate::base::shutdown::{Shutdown, panic_text};
 
 /// Most deliveries in one commit: bounds how long the first of them waits.
@@ -101,7 +103,7 @@ impl std::fmt::Debug for Arriving {
 
 impl Writer {
     /// Starts the writer task in `group`; it ends when the group stops and nothing waits any more.
-    pub(crate) fn start(connection: SqliteConnection, max_waiting: u64, group: &Shutdown) -> Self {
+    pub(crate) fn start(opened: Opened, max_waiting: u64, group: &Shutdown) -> Self {
         let (front, front_rx) = mpsc::channel(1024);
         let (normal, normal_rx) = mpsc::channel(1024);
         let (deliveries, deliveries_rx) = mpsc::unbounded_channel();
@@ -116,7 +118,8 @@ impl Writer {
             usize::try_from(room_total).unwrap_or(usize::MAX >> 4),
         ));
         let task = Task {
-            connection,
+            connection: opened.writer,
+            lock: opened.lock,
             front: front_rx,
             normal: normal_rx,
             deliveries: deliveries_rx,
@@ -238,6 +241,8 @@ impl Writer {
 
 struct Task {
     connection: SqliteConnection,
+    /// The instance lock: given up only when nothing can be written any more.
+    lock: File,
     front: mpsc::Receiver<Write>,
     normal: mpsc::Receiver<Write>,
     deliveries: mpsc::UnboundedReceiver<Arriving>,
@@ -277,6 +282,7 @@ impl Task {
         if let Err(error) = self.connection.close().await {
             tracing::warn!(%error, "the database did not close cleanly; the next start recovers it");
         }
+        drop(self.lock);
     }
 
     /// Waits for something to write, then takes all that waits with it. `None` once the group stops

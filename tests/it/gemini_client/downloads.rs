@@ -139,16 +139,19 @@ async fn a_refused_download_says_why() {
 
 #[tokio::test]
 async fn a_download_that_falls_silent_or_is_cut_ends_in_a_fault() {
-    let mut short = settings(&raw(b"").await);
-    short.timeout = Duration::from_millis(300);
-    let fault = client(&short).download(&file()).await.unwrap_err();
-    assert!(fault.to_string().contains("no answer within"), "{fault}");
-
-    short.base_url = raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nhalf")
-        .await
-        .parse()
-        .unwrap();
-    let download = client(&short).download(&file()).await.unwrap();
-    let fault = all_bytes(download).await.unwrap_err();
-    assert!(fault.to_string().contains("no answer within"), "{fault}");
+    const HALF: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nhalf";
+    for (base, said) in [
+        (raw(b"", Then::Hold).await, "no answer within 300ms"),
+        (raw(HALF, Then::Hold).await, "no answer within 300ms"),
+        (raw(HALF, Then::Close).await, "the exchange failed"),
+    ] {
+        let mut settings = settings(&base);
+        settings.timeout = Duration::from_millis(300);
+        let client = client(&settings);
+        let whole = async { all_bytes(client.download(&file()).await?).await };
+        let whole = tokio::time::timeout(PATIENCE, whole).await.unwrap();
+        let fault = whole.unwrap_err();
+        assert_eq!(fault.label(), "unavailable");
+        assert!(fault.to_string().contains(said), "{fault}");
+    }
 }

@@ -22,6 +22,8 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 const KEY: &str = "test-key-that-nobody-may-repeat";
 const GATEWAY_TOKEN: &str = "Bearer gateway-token-of-the-operator";
+/// How long a test waits for what must end by itself.
+const PATIENCE: Duration = Duration::from_secs(10);
 const BATCH: &str = "batches/3a96ht58d9rd3fci7tg3qlrhlfawe5ykp6ge";
 const FILE: &str = "files/batch-3a96ht58d9rd3fci7tg3qlrhlfawe5ykp6ge";
 
@@ -66,21 +68,27 @@ fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.headers.get(name).map(|v| v.to_str().unwrap())
 }
 
-/// A server that answers every connection with these bytes once it has read a request, and then
-/// keeps the connection open without another word.
-async fn raw(answer: &'static [u8]) -> String {
+/// What a raw server does with a connection it has answered.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    Hold,
+    Close,
+}
+
+/// A server that answers every connection with these bytes once it has read a request.
+async fn raw(answer: &'static [u8], then: Then) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    // On a thread of its own; it ends when the test's runtime does, and accepting with it.
     tokio::task::spawn_blocking(move || {
         tokio::runtime::Handle::current().block_on(async move {
-            let mut kept = Vec::new();
+            let mut held = Vec::new();
             while let Ok((mut socket, _)) = listener.accept().await {
-                let mut request = [0_u8; 4096];
-                if socket.read(&mut request).await.is_err() || answer == b"close" {
-                    continue;
+                let asked = socket.read_buf(&mut Vec::new()).await;
+                let answered = socket.write_all(answer).await;
+                if then == Then::Hold && asked.is_ok() && answered.is_ok() {
+                    held.push(socket);
                 }
-                socket.write_all(answer).await.unwrap();
-                kept.push(socket);
             }
         });
     });
@@ -235,7 +243,11 @@ async fn a_body_is_read_up_to_the_cap_and_no_further() {
 #[tokio::test]
 async fn an_endless_body_ends_at_the_cap() {
     // No declared length, and the connection stays open: only the cap can end this read.
-    let base = raw(b"HTTP/1.1 200 OK\r\n\r\n{\"name\": \"and so on, and so on\"").await;
+    let base = raw(
+        b"HTTP/1.1 200 OK\r\n\r\n{\"name\": \"and so on, and so on\"",
+        Then::Hold,
+    )
+    .await;
     let mut settings = settings(&base);
     settings.max_body = 16;
     assert_eq!(fetch(&settings).await.unwrap_err().label(), "undecodable");
@@ -257,12 +269,16 @@ async fn silence_a_cut_and_a_closed_port_are_unavailable() {
     let closed = format!("http://{}", port.local_addr().unwrap());
     drop(port);
     for (base, said) in [
-        (raw(b"").await, "no answer within 300ms"),
+        (raw(b"", Then::Hold).await, "no answer within 300ms"),
         (
-            raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{").await,
+            raw(
+                b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{",
+                Then::Hold,
+            )
+            .await,
             "no answer within 300ms",
         ),
-        (raw(b"close").await, "the exchange failed"),
+        (raw(b"", Then::Close).await, "the exchange failed"),
         (closed, "connecting failed"),
     ] {
         let mut settings = settings(&base);
@@ -289,7 +305,8 @@ async fn a_server_that_trickles_is_cut_off_by_the_total_timeout() {
             tick.tick().await;
         }
     };
-    let (fault, ()) = tokio::join!(fetch(&settings), trickle);
+    let both = async { tokio::join!(fetch(&settings), trickle).0 };
+    let fault = tokio::time::timeout(PATIENCE, both).await.unwrap();
     assert!(
         fault
             .unwrap_err()
