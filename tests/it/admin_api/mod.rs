@@ -2,6 +2,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
 
+mod documented;
 mod errors;
 mod health;
 mod lists;
