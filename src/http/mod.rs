@@ -1,11 +1,7 @@
 //! Floor 5: HTTP in.
 //!
 //! [`serve`](serve::serve) accepts connections under limits and deadlines, [`layers`] dresses every
-<<<<<<< HEAD
 //! request alike. [`hooks`] is the public door, [`admin`] the operator's API; [`health`] answers
-=======
-//! request alike, [`hooks`] is the public door, [`admin`] the operator's API; [`health`] answers
->>>>>>> admin
 //! probes, [`metrics`] renders the numbers. Handlers parse, call one use case and render.
 
 pub mod admin;

@@ -26,11 +26,7 @@ pub(crate) const NOON: Timestamp = Timestamp::from_millis(START_MS);
 pub(crate) struct TestStore {
     pub(crate) store: Store,
     pub(crate) clock: Arc<ManualClock>,
-<<<<<<< HEAD
     pub(crate) ids: Arc<dyn Ids>,
-=======
-    pub(crate) ids: Arc<RandomIds>,
->>>>>>> admin
     pub(crate) group: Shutdown,
     pub(crate) dir: TempDir,
 }
