@@ -5,11 +5,12 @@
 mod config;
 mod effects;
 mod floors;
+mod gemini_client;
 mod http_abuse;
 mod http_door;
-mod gemini_client;
 mod http_hooks;
 mod http_serve;
+mod http_stop;
 mod http_support;
 mod ledger;
 mod metrics;
@@ -19,4 +20,3 @@ mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
 mod support;
-mod http_stop;
