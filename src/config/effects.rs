@@ -36,6 +36,7 @@ pub(super) fn effects(r: &mut Reader<'_>) -> Vec<Effect> {
     r.string("each_effect.job_kind", "a glob", "a glob such as nightly-*");
     r.list("each_effect.on", None);
     r.duration("each_effect.timeout");
+    r.duration("each_effect.results_timeout");
     r.flag_or("each_effect.allow_private", "each_effect.allow_private");
     let places = r.tables("effects");
     let effects: Vec<Effect> = places.iter().map(|at| effect(r, at)).collect();
@@ -92,8 +93,16 @@ fn effect(r: &mut Reader<'_>, at: &str) -> Effect {
             on: triggers(r, &key("on")),
             ambiguous: policy.unwrap_or(usual),
         },
-        timeout: r.duration_or(&key("timeout"), "each_effect.timeout"),
+        timeout: r.duration_or(&key("timeout"), usual_timeout(kind)),
         action: action(r, at, kind),
+    }
+}
+
+/// A download of gigabytes may take much longer than anything else that is sent.
+fn usual_timeout(kind: Option<Type>) -> &'static str {
+    match kind {
+        Some(Type::Results) => "each_effect.results_timeout",
+        _ => "each_effect.timeout",
     }
 }
 

@@ -222,7 +222,7 @@ pub struct Delivery {
     pub retry_first: Duration,
     /// `retry_cap`
     pub retry_cap: Duration,
-    /// `lease` of a send; longer than the longest effect timeout
+    /// `lease` of a send; renewed while it runs
     pub lease: Duration,
 }
 

@@ -23,15 +23,17 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use http::{HeaderMap, Response};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::body::{BodyError, check_declared, read_capped};
 use super::error::Problem;
 use super::failures::Failures;
 use super::peers::Client;
+use super::permits::{Permit, Permits};
 use crate::base::clock::Clock;
 use crate::base::shutdown::Shutdown;
 use crate::config::settings::Server;
+use crate::telemetry::metrics;
 use crate::verify::{AnswerClass, Reject, Verified, Verifier};
 
 /// What became of a verified delivery.
@@ -60,10 +62,10 @@ pub trait Receive: Send + Sync + 'static {
     /// Answers once the delivery is on disk. The caller never drops this future early.
     async fn receive(&self, delivery: Verified) -> Result<ReceiveAnswer, Unavailable>;
 
-    /// Told of every refusal, for counting. `source` is a configured name; `reason` is a
-    /// [`Reject::label`] or one of `body_too_large`, `body_incomplete`, `busy`, `store_unavailable`.
+    /// Counts a refusal. `source` is a configured name; `reason` is a [`Reject::label`] or one of
+    /// `body_too_large`, `body_incomplete`, `busy`, `store_unavailable`.
     fn refused(&self, source: Option<&str>, reason: &'static str) {
-        let _ = (source, reason);
+        metrics::refusal(source, reason);
     }
 }
 
@@ -74,7 +76,7 @@ pub struct Door {
     clock: Arc<dyn Clock>,
     tasks: Shutdown,
     failures: Failures,
-    permits: Arc<Semaphore>,
+    permits: Permits,
     max_body: u64,
     body_timeout: Duration,
 }
@@ -103,7 +105,7 @@ impl Door {
             failures: Failures::new(Arc::clone(&clock)),
             clock,
             tasks,
-            permits: Arc::new(Semaphore::new(server.max_in_flight)),
+            permits: Permits::new(server.max_in_flight),
             max_body: server.max_body,
             body_timeout: server.body_timeout,
         }
@@ -118,19 +120,16 @@ impl Door {
     ) -> Result<ReceiveAnswer, Refused> {
         let admitted = self.verifier.admit(source, token, headers)?;
         check_declared(headers, self.max_body)?;
-        let permit = Arc::clone(&self.permits)
-            .try_acquire_owned()
-            .map_err(|_| Refused::Busy)?;
+        let permit = self.permits.take().ok_or(Refused::Busy)?;
         let body = read_capped(headers, body, self.max_body, self.body_timeout).await?;
+        let whole = self.clock.monotonic();
         let delivery = admitted.verify(body, self.clock.now())?;
-        self.commit(delivery, permit).await
+        let answer = self.commit(delivery, permit).await;
+        metrics::received_in(self.clock.monotonic().saturating_sub(whole));
+        answer
     }
 
-    async fn commit(
-        &self,
-        delivery: Verified,
-        permit: OwnedSemaphorePermit,
-    ) -> Result<ReceiveAnswer, Refused> {
+    async fn commit(&self, delivery: Verified, permit: Permit) -> Result<ReceiveAnswer, Refused> {
         let (tell, told) = oneshot::channel();
         let receiver = Arc::clone(&self.receiver);
         self.tasks.spawn("receive", async move {

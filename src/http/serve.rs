@@ -33,18 +33,19 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
 use super::limits::{
     FIRST_REQUEST_GRACE, LINGER_BYTES, LINGER_TIME, LINGER_TIME_STOPPING, MAX_BUFFER_BYTES,
-    MAX_HEADER_BYTES, MAX_HEADERS, MAX_REQUESTS_PER_CONNECTION, PerAddress, WRITE_TIMEOUT,
+    MAX_HEADER_BYTES, MAX_HEADERS, MAX_REQUESTS_PER_CONNECTION, PerAddress, Slot, WRITE_TIMEOUT,
 };
 use super::peers::Peers;
 use super::unread::Watched;
 use super::write_deadline::WriteDeadline;
 use crate::base::shutdown::Shutdown;
 use crate::config::settings::Server;
+use crate::telemetry::metrics;
 
 /// Pause after an accept that failed for want of something, such as file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -63,6 +64,8 @@ pub struct ServeSettings {
     pub max_connections_per_address: usize,
     /// Who is a proxy.
     pub peers: Peers,
+    /// Told how many connections are open, whenever that changes.
+    pub on_connections: fn(u64),
 }
 
 impl From<&Server> for ServeSettings {
@@ -73,6 +76,7 @@ impl From<&Server> for ServeSettings {
             max_connections: server.max_connections,
             max_connections_per_address: server.max_connections_per_address,
             peers: Peers::new(server.trusted_proxies.clone()),
+            on_connections: metrics::connections,
         }
     }
 }
@@ -85,6 +89,7 @@ pub struct Peer(pub SocketAddr);
 pub async fn serve(listener: TcpListener, router: Router, settings: ServeSettings, stop: Shutdown) {
     let places = Arc::new(Semaphore::new(settings.max_connections));
     let per_address = Arc::new(PerAddress::default());
+    let open_now = Arc::new(AtomicU64::new(0));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -118,9 +123,10 @@ pub async fn serve(listener: TcpListener, router: Router, settings: ServeSetting
             write_timeout: settings.write_timeout,
             stop: stop.clone(),
         };
+        let open = Open::count(&open_now, settings.on_connections, (place, slot));
         stop.spawn("connection", async move {
             connection.run(stream).await;
-            drop((slot, place));
+            drop(open);
         });
     }
 }
@@ -128,7 +134,7 @@ pub async fn serve(listener: TcpListener, router: Router, settings: ServeSetting
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await;
     let place = place.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
@@ -141,6 +147,34 @@ fn is_the_clients(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
     )
+}
+
+/// What an open connection holds; given back and told when dropped, also by a panic.
+struct Open {
+    now: Arc<AtomicU64>,
+    tell: fn(u64),
+    _held: (OwnedSemaphorePermit, Option<Slot>),
+}
+
+impl Open {
+    fn count(
+        now: &Arc<AtomicU64>,
+        tell: fn(u64),
+        held: (OwnedSemaphorePermit, Option<Slot>),
+    ) -> Self {
+        tell(now.fetch_add(1, Ordering::Relaxed) + 1);
+        Self {
+            now: Arc::clone(now),
+            tell,
+            _held: held,
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        (self.tell)(self.now.fetch_sub(1, Ordering::Relaxed) - 1);
+    }
 }
 
 type Io = TokioIo<WriteDeadline<TcpStream>>;

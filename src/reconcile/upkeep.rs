@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::store::{Pruned, Retention, Store, StoreError};
 
 /// Rest between prunings.
-const REST: Duration = Duration::from_mins(10);
+pub const REST: Duration = Duration::from_mins(10);
 /// Pause between two batches, so that deliveries never queue behind pruning.
 const BREATH: Duration = Duration::from_millis(50);
 /// Finished work items are kept this long, for people to look at.

@@ -23,3 +23,6 @@ pub use policy::Policy;
 pub use register::Registrar;
 pub use send::Sender;
 pub use step::{ItemEnd, Worker};
+
+/// The worker's and the sender's loops look around at least this often, whatever they were told.
+pub const SAFETY_POLL: std::time::Duration = std::time::Duration::from_secs(30);

@@ -2,8 +2,8 @@
 //!
 //! The intent is committed before an effect runs and the receipt after. What lies between may be cut
 //! off at any instant; the row then says `sending`, and is freed as ambiguous at start-up or when its
-//! lease runs out. The lease is longer than any effect's time limit (checked at start), so a live
-//! sender never loses it to a sweep.
+//! lease runs out. A running send renews its lease, so a live sender keeps it however long a download
+//! takes; one that stalls past it loses the row, and its receipt is refused.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
+use super::SAFETY_POLL;
 use crate::base::backoff::Backoff;
 use crate::base::clock::Clock;
 use crate::base::ids::Ids;
@@ -23,8 +24,6 @@ use crate::domain::ledger::{EffectEnd, LeasedEffect, PlanEffects};
 use crate::effects::{Message, Registry};
 use crate::store::{Store, StoreError};
 use crate::telemetry::metrics;
-
-const SAFETY_POLL: Duration = Duration::from_secs(30);
 
 /// Sends what the outbox holds.
 #[derive(Debug)]
@@ -104,10 +103,11 @@ impl Sender {
                     attempt: record.attempts,
                     now: self.clock.now(),
                 };
-                match AssertUnwindSafe(sink.deliver(&message))
-                    .catch_unwind()
-                    .await
-                {
+                let sent = tokio::select! {
+                    sent = AssertUnwindSafe(sink.deliver(&message)).catch_unwind() => sent,
+                    () = self.keep(&effect) => return None,
+                };
+                match sent {
                     Ok(delivery) => delivery,
                     Err(panic) => {
                         tracing::error!(
@@ -148,6 +148,26 @@ impl Sender {
             Err(error) => {
                 tracing::error!(effect = record.effect, %error, "could not write an effect's receipt");
                 None
+            }
+        }
+    }
+
+    /// Renews the lease until it is lost.
+    async fn keep(&self, effect: &LeasedEffect) {
+        loop {
+            self.clock.sleep(self.lease / 3).await;
+            match self.store.renew_send(effect, self.lease).await {
+                Ok(()) => {}
+                Err(StoreError::Fenced { .. }) => {
+                    tracing::warn!(
+                        effect = effect.record.effect,
+                        "the lease of a send was lost; what it does now is ambiguous"
+                    );
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "could not renew a send's lease; trying again");
+                }
             }
         }
     }

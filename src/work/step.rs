@@ -20,6 +20,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
+use super::SAFETY_POLL;
 use super::gate::{Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
@@ -34,8 +35,6 @@ use crate::gemini::GeminiApi;
 use crate::store::{Applied, Close, Store, StoreError, WorkFailure};
 use crate::telemetry::metrics;
 
-/// The loop looks around at least this often, whatever it was told.
-const SAFETY_POLL: Duration = Duration::from_secs(30);
 /// The subject of the alert about a refused key.
 pub const KEY_ALERT: &str = "gemini/key";
 

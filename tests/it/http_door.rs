@@ -93,15 +93,21 @@ pub(crate) fn verifier() -> Verifier {
     Verifier::new(&hooks, &BTreeMap::from([("gemini".to_owned(), source)])).unwrap()
 }
 
-pub(crate) struct Place {
+pub(crate) struct Place<R = Receiver> {
     pub(crate) server: Server,
-    pub(crate) receiver: Arc<Receiver>,
+    pub(crate) receiver: Arc<R>,
     pub(crate) client: reqwest::Client,
 }
 
 impl Place {
+    pub(crate) async fn open() -> Self {
+        Self::new(Receiver::with_gate(1000), settings(), 8).await
+    }
+}
+
+impl<R: Receive> Place<R> {
     pub(crate) async fn new(
-        receiver: Arc<Receiver>,
+        receiver: Arc<R>,
         serving: ServeSettings,
         max_in_flight: usize,
     ) -> Self {
@@ -129,10 +135,6 @@ impl Place {
                 .build()
                 .unwrap(),
         }
-    }
-
-    pub(crate) async fn open() -> Self {
-        Self::new(Receiver::with_gate(1000), settings(), 8).await
     }
 
     pub(crate) fn post(&self, path: &str) -> reqwest::RequestBuilder {

@@ -1,17 +1,23 @@
 //! Stopping the accept loop, gently and by force.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use hookledger::base::clock::{Clock, SystemClock};
+use hookledger::http::serve::ServeSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::http_serve::router;
 use super::http_support::{SHORT, Server, read_to_end, read_until, settings};
+
+/// What the listener of the next test told last, and at most.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+static MOST_OPEN: AtomicU64 = AtomicU64::new(0);
 
 #[tokio::test]
 async fn a_stop_finishes_what_is_asked_and_closes_the_rest() {
@@ -27,7 +33,14 @@ async fn a_stop_finishes_what_is_asked_and_closes_the_rest() {
             }),
         )
     };
-    let server = Server::start(slow, settings()).await;
+    let counting = ServeSettings {
+        on_connections: |open| {
+            OPEN.store(open, Ordering::Relaxed);
+            MOST_OPEN.fetch_max(open, Ordering::Relaxed);
+        },
+        ..settings()
+    };
+    let server = Server::start(slow, counting).await;
     let mut silent = server.connect().await;
     let mut late = server.connect().await;
     let mut idle = server.connect().await;
@@ -53,6 +66,8 @@ async fn a_stop_finishes_what_is_asked_and_closes_the_rest() {
     assert!(answer.contains("connection: close"), "{answer}");
     drop((silent, late, idle, busy));
     assert!(server.stop.drain(Duration::from_secs(5)).await);
+    assert_eq!(MOST_OPEN.load(Ordering::Relaxed), 4);
+    assert_eq!(OPEN.load(Ordering::Relaxed), 0);
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 

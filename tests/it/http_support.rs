@@ -31,6 +31,7 @@ pub(crate) fn settings() -> ServeSettings {
         max_connections: 100,
         max_connections_per_address: 100,
         peers: Peers::default(),
+        on_connections: |_| {},
     }
 }
 

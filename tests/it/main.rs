@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod admin_api;
 mod config;
 mod effects;
 mod floors;
@@ -11,6 +12,7 @@ mod http_door;
 mod http_hooks;
 mod http_serve;
 mod http_stop;
+mod http_store;
 mod http_support;
 mod ledger;
 mod metrics;

@@ -70,6 +70,28 @@ impl Store {
             .await
     }
 
+    /// Makes a held send last `lease` from now.
+    pub async fn renew_send(&self, sent: &LeasedEffect, lease: Duration) -> Result<(), StoreError> {
+        let until = monotonic_ms(self.clock.monotonic() + lease);
+        let (id, epoch) = (sent.record.id, sent.epoch);
+        self.writer
+            .write("renew send", Lane::Front, move |connection| {
+                Box::pin(async move {
+                    let done = sqlx::query(
+                        "UPDATE effects SET lease_until_ms = ?3 \
+                         WHERE id = ?1 AND state = 'sending' AND lease_epoch = ?2",
+                    )
+                    .bind(id.to_string())
+                    .bind(epoch)
+                    .bind(until)
+                    .execute(connection)
+                    .await?;
+                    fenced("effects", &id, done.rows_affected())
+                })
+            })
+            .await
+    }
+
     /// Writes the receipt of an attempt. Answers the state the effect is in now.
     pub async fn end_send(
         &self,

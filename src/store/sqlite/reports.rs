@@ -54,12 +54,26 @@ pub struct Gauges {
     pub dead: u64,
     /// When the oldest due work item became due.
     pub oldest_due: Option<Timestamp>,
+    /// Operations that are reserved.
+    pub reserved: u64,
     /// Operations that are pending.
     pub pending: u64,
     /// Of these, overdue.
     pub overdue: u64,
-    /// Effects on their way.
+    /// Operations that were closed as gone.
+    pub gone: u64,
+    /// Operations that were closed as anomalous.
+    pub anomalous: u64,
+    /// Effects on their way: planned, sending and ambiguous.
     pub effects_open: u64,
+    /// Effects that are due or will be.
+    pub effects_planned: u64,
+    /// Effects being sent.
+    pub effects_sending: u64,
+    /// Effects that may have arrived and are repeated.
+    pub effects_ambiguous: u64,
+    /// Effects that are done and not pruned yet.
+    pub effects_done: u64,
     /// Effects that wait for a person.
     pub effects_held: u64,
     /// Effects given up.
@@ -226,10 +240,15 @@ impl Reader {
             "SELECT (SELECT count(*) FROM work_queue WHERE state = 'ready') AS ready, \
                     (SELECT count(*) FROM work_queue WHERE state = 'leased') AS leased, \
                     (SELECT count(*) FROM work_queue WHERE state = 'dead') AS dead, \
+                    (SELECT count(*) FROM operations WHERE state = 'reserved') AS reserved, \
                     (SELECT count(*) FROM operations WHERE state = 'pending') AS pending, \
+                    (SELECT count(*) FROM operations WHERE state = 'gone') AS gone, \
+                    (SELECT count(*) FROM operations WHERE state = 'anomalous') AS anomalous, \
                     (SELECT count(*) FROM operations WHERE state = 'pending' AND overdue = 1) AS overdue, \
-                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous')) \
-                        + (SELECT count(*) FROM effects WHERE state = 'sending') AS effects_open, \
+                    (SELECT count(*) FROM effects) AS effects_all, \
+                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'planned') AS effects_planned, \
+                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'ambiguous') AS effects_ambiguous, \
+                    (SELECT count(*) FROM effects WHERE state = 'sending') AS effects_sending, \
                     (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'held') AS effects_held, \
                     (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'dead') AS effects_dead, \
                     (SELECT count(*) FROM alerts WHERE state = 'open') AS alerts_open",
@@ -237,16 +256,33 @@ impl Reader {
         .fetch_one(&self.pool)
         .await?;
         let count = |column: &str| u64::try_from(row.get::<i64, _>(column)).unwrap_or(0);
+        let [planned, sending, ambiguous, held, dead] = [
+            "effects_planned",
+            "effects_sending",
+            "effects_ambiguous",
+            "effects_held",
+            "effects_dead",
+        ]
+        .map(count);
+        let open = planned + sending + ambiguous;
         Ok(Gauges {
             ready: count("ready"),
             leased: count("leased"),
             dead: count("dead"),
             oldest_due: self.next_work_due().await?,
+            reserved: count("reserved"),
             pending: count("pending"),
+            gone: count("gone"),
+            anomalous: count("anomalous"),
             overdue: count("overdue"),
-            effects_open: count("effects_open"),
-            effects_held: count("effects_held"),
-            effects_dead: count("effects_dead"),
+            effects_open: open,
+            effects_planned: planned,
+            effects_sending: sending,
+            effects_ambiguous: ambiguous,
+            // Done rows have no index of their own: they are what is left of all.
+            effects_done: count("effects_all").saturating_sub(open + held + dead),
+            effects_held: held,
+            effects_dead: dead,
             alerts_open: count("alerts_open"),
         })
     }

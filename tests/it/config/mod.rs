@@ -182,7 +182,8 @@ fn leaves(at: &str, table: &toml::Table, into: &mut Vec<(String, toml::Value)>) 
 fn every_default_key_changes_the_settings_when_the_environment_sets_it() {
     // A source and an effect that leave everything out, so that each_source and each_effect show.
     let base = Inputs::new().with_text(
-        "[sources.other]\n[[effects]]\nname = 'notify'\nkind = 'http'\nurl = 'https://a.example'",
+        "[sources.other]\n[[effects]]\nname = 'notify'\nkind = 'http'\nurl = 'https://a.example'\n\
+         [[effects]]\nname = 'keep'\nkind = 'results'\ndirectory = 'x'",
     );
     let plain = |key: &str| {
         // The doors are the environment's too: the one under test is set by its long name instead.

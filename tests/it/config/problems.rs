@@ -182,8 +182,8 @@ fn wrong_effects_are_told_with_their_place() {
             "effects.0.on: is empty",
         ),
         (
-            "kind = 'results'\ndirectory = 'x'\ntimeout = '86s'",
-            "delivery.lease: is not 5s longer than effects.0.timeout",
+            "kind = 'results'\ndirectory = 'x'\n[delivery]\nlease = '9s'",
+            "delivery.lease: is too short to be renewed in time",
         ),
         (
             "kind = 'results'\ndirectory = 'x'\n[alerts]\nto = ['a']",

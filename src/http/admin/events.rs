@@ -1,0 +1,123 @@
+//! `/events`: captured deliveries, and sending one through the queue once more.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::super::state::AdminState;
+use super::input::{self, Input, Nothing, Params, Segment};
+use super::operations;
+use super::refusal::Refusal;
+use crate::domain::event::Verdict;
+use crate::domain::ledger::EventRecord;
+use crate::domain::operation::OperationRef;
+use crate::store::EventFilter;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventParams {
+    operation: Option<String>,
+    cursor: Option<String>,
+    limit: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Events {
+    events: Vec<EventRecord>,
+    next_cursor: Option<String>,
+}
+
+pub(super) async fn list(
+    State(state): State<Arc<AdminState>>,
+    Params(params): Params<EventParams>,
+) -> Result<Json<Events>, Refusal> {
+    let cursor = input::cursor(params.cursor.as_deref())?;
+    let limit = input::limit(params.limit.as_deref())?;
+    let segment = match input::given(params.operation.as_deref()) {
+        None => None,
+        Some(which) if input::as_id(which).is_some() => {
+            let operation = operations::find(&state, which).await?;
+            let Some(name) = operation.name else {
+                return Ok(Json(Events::default()));
+            };
+            Some(name.segment().to_owned())
+        }
+        Some(raw) => {
+            let named = OperationRef::parse(raw, None).ok_or_else(|| {
+                Refusal::bad_request(
+                    "operation must be an operation's name, its last segment or its ledger id.",
+                )
+            })?;
+            Some(named.segment().to_owned())
+        }
+    };
+    let page = state
+        .store
+        .events(&EventFilter { segment }, cursor, limit)
+        .await?;
+    Ok(Json(Events {
+        events: page.items,
+        next_cursor: page.next_cursor,
+    }))
+}
+
+/// A delivery as it came: every byte can be had back.
+#[derive(Debug, Serialize)]
+pub(super) struct Captured {
+    #[serde(flatten)]
+    record: EventRecord,
+    headers: Vec<(String, Value)>,
+    body_base64: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+}
+
+pub(super) async fn show(
+    State(state): State<Arc<AdminState>>,
+    Segment(id): Segment,
+) -> Result<Json<Captured>, Refusal> {
+    let event = state.store.event(input::id(&id)?).await?;
+    let event = event.ok_or_else(unknown)?;
+    let headers = event.headers.into_iter().map(|(name, value)| {
+        let value = String::from_utf8(value).map_or_else(
+            |bytes| json!({"base64": data_encoding::BASE64.encode(bytes.as_bytes())}),
+            Value::from,
+        );
+        (name, value)
+    });
+    Ok(Json(Captured {
+        headers: headers.collect(),
+        body_base64: data_encoding::BASE64.encode(&event.body),
+        body: String::from_utf8(event.body).ok(),
+        record: event.record,
+    }))
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Replayed {
+    event_id: Uuid,
+    status: Verdict,
+}
+
+pub(super) async fn replay(
+    State(state): State<Arc<AdminState>>,
+    Segment(id): Segment,
+    Input(Nothing {}): Input<Nothing>,
+) -> Result<(StatusCode, Json<Replayed>), Refusal> {
+    let received = state.receiver.replay(input::id(&id)?).await?;
+    let received = received.ok_or_else(unknown)?;
+    let replayed = Replayed {
+        event_id: received.event_id,
+        status: received.verdict,
+    };
+    Ok((StatusCode::ACCEPTED, Json(replayed)))
+}
+
+fn unknown() -> Refusal {
+    Refusal::not_found("There is no captured event of this id; it may have been pruned.")
+}

@@ -1,0 +1,72 @@
+//! The operator's API, `/api/v1`.
+//!
+//! Handlers parse, call one use case and render; all answers are JSON, all refusals problem
+//! documents. Every path under `/api/v1` asks for the token first, the unknown ones too, so that
+//! nobody without it learns which exist. GET never changes anything; whatever does is a POST that
+//! carries the token in a header, which no other site's page can make a browser send.
+//!
+//! An operation is named by its full name, slashes as they are, or by its ledger id; an action on it
+//! is one more segment behind. A name may itself end in that word, so GET never reads it as an
+//! action and POST reads only the last.
+
+mod auth;
+mod effects;
+mod events;
+mod input;
+mod operations;
+mod queue;
+mod refusal;
+mod reservations;
+
+use std::sync::Arc;
+
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+
+pub(super) use auth::AdminToken;
+pub use refusal::Refusal;
+
+use super::error::Problem;
+use super::health;
+use super::metrics;
+use super::state::AdminState;
+
+/// Everything of the operator's listener: API, health with its detail, metrics. To be dressed by
+/// [`layers::wrap`](super::layers::wrap) like every router.
+pub fn admin_router(state: AdminState) -> Router {
+    let health = health::detailed_router(Arc::clone(&state.health));
+    let state = Arc::new(state);
+    let api = Router::new()
+        .route(
+            "/operations",
+            get(operations::list).post(operations::register),
+        )
+        .route(
+            "/operations/{*rest}",
+            get(operations::show).post(operations::act),
+        )
+        .route("/reservations", post(reservations::reserve))
+        .route("/reservations/{id}/bind", post(reservations::bind))
+        .route("/events", get(events::list))
+        .route("/events/{id}", get(events::show))
+        .route("/events/{id}/replay", post(events::replay))
+        .route("/queue", get(queue::list))
+        .route("/queue/retry", post(queue::retry))
+        .route("/effects", get(effects::list))
+        .route("/effects/{id}", get(effects::show))
+        .route("/effects/{id}/retry", post(effects::retry))
+        .route("/effects/{id}/resolve", post(effects::resolve))
+        .route("/alerts", get(queue::alerts))
+        .method_not_allowed_fallback(|| async { Problem::METHOD_NOT_ALLOWED })
+        .fallback(|| async { Problem::NOT_FOUND })
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&state),
+            auth::require_token,
+        ))
+        .with_state(Arc::clone(&state));
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/metrics", get(metrics::page))
+        .with_state(state)
+        .merge(health)
+}

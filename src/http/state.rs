@@ -1,0 +1,53 @@
+//! What the operator's listener works with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use super::admin::AdminToken;
+use super::health::Health;
+use crate::config::Settings;
+use crate::receive::Receiver;
+use crate::store::Store;
+use crate::telemetry::metrics::Metrics;
+use crate::verify::PathTokens;
+use crate::work::Registrar;
+
+/// The parts behind the operator's listener.
+#[derive(Debug)]
+pub struct AdminState {
+    pub(super) store: Store,
+    pub(super) registrar: Registrar,
+    pub(super) receiver: Receiver,
+    pub(super) health: Arc<Health>,
+    pub(super) metrics: Metrics,
+    pub(super) token: Option<AdminToken>,
+    pub(super) path_tokens: Option<PathTokens>,
+    pub(super) public_url: Option<Url>,
+    pub(super) body_timeout: Duration,
+}
+
+impl AdminState {
+    /// Puts the parts together; tokens, the public URL and the body deadline come from `settings`.
+    pub fn new(
+        settings: &Settings,
+        store: Store,
+        registrar: Registrar,
+        receiver: Receiver,
+        health: Arc<Health>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            store,
+            registrar,
+            receiver,
+            health,
+            metrics,
+            token: settings.admin.token.as_ref().map(AdminToken::new),
+            path_tokens: settings.hooks.path_token.as_ref().map(PathTokens::new),
+            public_url: settings.server.public_url.clone(),
+            body_timeout: settings.server.body_timeout,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Lists: pages, filters, and the dead letters put back.
+
+use super::*;
+use hookledger::store::{Close, WorkFailure};
+
+#[tokio::test]
+async fn pages_follow_one_another_newest_first_without_gaps() {
+    let api = Api::new().await;
+    for n in 0..5 {
+        api.register(&format!("batches/n{n}")).await;
+    }
+    let (mut names, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/api/v1/operations?state=&limit=2&cursor={cursor}");
+        let (status, page) = api.get(&path).await;
+        assert_eq!(status, 200, "{page}");
+        for one in page["operations"].as_array().unwrap() {
+            names.push(one["name"].as_str().unwrap().to_owned());
+        }
+        let Some(next) = page["next_cursor"].as_str() else {
+            break;
+        };
+        next.clone_into(&mut cursor);
+    }
+    let wanted = [
+        "batches/n4",
+        "batches/n3",
+        "batches/n2",
+        "batches/n1",
+        "batches/n0",
+    ];
+    assert_eq!(names, wanted);
+    let (_, page) = api.get("/api/v1/operations?state=succeeded").await;
+    assert_eq!(page, json!({"operations": [], "next_cursor": null}));
+}
+
+#[tokio::test]
+async fn events_are_found_by_name_segment_and_ledger_id() {
+    let api = Api::new().await;
+    let id = api.register("batches/abc").await["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    api.deliver("id:1", Some("batches/abc"), b"{}").await;
+    api.deliver("id:2", Some("batches/other"), b"{}").await;
+    for which in ["batches/abc", "abc", &id] {
+        let (_, page) = api.get(&format!("/api/v1/events?operation={which}")).await;
+        let events = page["events"].as_array().unwrap();
+        assert_eq!(events.len(), 1, "{which}");
+        assert_eq!(events[0]["operation"], "batches/abc");
+    }
+    let (_, page) = api.get("/api/v1/events").await;
+    assert_eq!(page["events"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn dead_items_are_put_back_one_by_one_or_all() {
+    let api = Api::new().await;
+    for n in 0..3 {
+        api.deliver(&format!("id:{n}"), Some(&format!("batches/n{n}")), b"{}")
+            .await;
+    }
+    let store = &api.base.store;
+    let leases = store.claim(9, 9, Duration::from_mins(1)).await.unwrap();
+    assert_eq!(leases.len(), 3);
+    for lease in &leases {
+        let failure = WorkFailure {
+            again_at: api.base.clock.now(),
+            why: "the answer could not be read".to_owned(),
+            charged: true,
+        };
+        store
+            .close_lease(lease, Close::Again(failure, 1))
+            .await
+            .unwrap();
+    }
+    let dead = |api: Value| api["items"].as_array().unwrap().len();
+    let (_, page) = api.get("/api/v1/queue?state=dead").await;
+    assert_eq!(
+        page["items"][0]["last_error"],
+        "the answer could not be read"
+    );
+    assert_eq!(dead(page), 3);
+    let (status, one) = api
+        .post("/api/v1/queue/retry", json!({"id": leases[0].id}))
+        .await;
+    assert_eq!((status.as_u16(), one), (200, json!({"retried": 1})));
+    let nothing = request(Method::POST, "/api/v1/queue/retry", None);
+    assert_eq!(read(api.send(nothing).await).await.1, json!({"retried": 2}));
+    assert_eq!(dead(api.get("/api/v1/queue?state=dead").await.1), 0);
+    assert_eq!(dead(api.get("/api/v1/queue?state=ready").await.1), 3);
+}
+
+#[tokio::test]
+async fn alerts_and_effects_are_listed() {
+    let api = Api::new().await;
+    assert_eq!(api.get("/api/v1/alerts").await.1, json!({"alerts": []}));
+    let id = api.alert().await;
+    let (_, alerts) = api.get("/api/v1/alerts").await;
+    assert_eq!(
+        alerts,
+        json!({"alerts": [{
+            "subject": "queue/dead",
+            "summary": "2 work item(s) were given up",
+            "opened_at": "2026-01-22T12:00:00.000Z",
+            "recovered_at": null,
+        }]})
+    );
+    let (_, effects) = api.get("/api/v1/effects?state=planned").await;
+    assert_eq!(effects["effects"][0]["id"], id.to_string());
+    assert_eq!(effects["effects"][0]["cause"], "alert");
+    let (_, effects) = api.get("/api/v1/effects?state=dead").await;
+    assert_eq!(effects["effects"], json!([]));
+}
