@@ -1,1 +1,333 @@
-//! Floor 6: the only composition root.
+//! Floor 6: the only composition root. Every part is built once, here, in order.
+//!
+//! Up: store (lock, migrations, checks) → void what the process before left behind → API client,
+//! effects, planner → use cases → loops → listeners. Nothing listens before the store can commit.
+//!
+//! Down, on SIGTERM or SIGINT: the workers claim no more and finish what they hold, while deliveries
+//! are still accepted; then the listeners close; then the commits in hand; then the store. Whatever
+//! the deadline cuts off is given back or found again at the next start.
+//!
+//! If the database file breaks under us the process ends by itself, non-zero: only a restart can
+//! check the file.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::ids::{Ids, RandomIds};
+use crate::base::shutdown::{Heartbeat, Shutdown};
+use crate::config::settings::Settings;
+use crate::domain::ledger::PlanEffects;
+use crate::effects::Registry;
+use crate::effects::plan::Planner;
+use crate::gemini::GeminiApi;
+use crate::gemini::client::HttpGemini;
+use crate::http::admin::admin_router;
+use crate::http::health::{Health, Watched, public_health_router};
+use crate::http::hooks::{self, Door};
+use crate::http::layers::{self, Common};
+use crate::http::peers::Peers;
+use crate::http::serve::{self, ServeSettings};
+use crate::http::state::AdminState;
+use crate::receive::Receiver;
+use crate::reconcile::Reconciler;
+use crate::reconcile::upkeep::Upkeep;
+use crate::store::{OpenOptions, Store};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::verify::Verifier;
+use crate::work::{Policy, Registrar, Sender, Worker};
+
+/// The names of the supervised loops.
+pub const LOOPS: [&str; 4] = ["worker", "sender", "reconcile", "upkeep"];
+/// A running service.
+#[derive(Debug)]
+pub struct App {
+    /// Where the public listener listens.
+    pub public: SocketAddr,
+    /// Where the operator's listener listens.
+    pub admin: SocketAddr,
+    store: Store,
+    groups: Groups,
+    patience: Duration,
+}
+
+/// Tasks by the stage in which they stop.
+#[derive(Debug, Clone)]
+struct Groups {
+    /// Loops and what they started.
+    work: Shutdown,
+    /// Listeners and their connections.
+    doors: Shutdown,
+    /// Deliveries on their way to disk.
+    commits: Shutdown,
+    /// The store's writer.
+    store: Shutdown,
+}
+
+impl Groups {
+    fn new(clock: &Arc<dyn Clock>) -> Self {
+        let group = || Shutdown::new(Arc::clone(clock));
+        Self {
+            work: group(),
+            doors: group(),
+            commits: group(),
+            store: group(),
+        }
+    }
+}
+
+/// The use cases, built over one store.
+struct Parts {
+    worker: Arc<Worker>,
+    sender: Arc<Sender>,
+    reconciler: Arc<Reconciler>,
+    upkeep: Arc<Upkeep>,
+    receiver: Receiver,
+    registrar: Registrar,
+}
+
+impl App {
+    /// Starts everything. When this returns, deliveries are accepted.
+    ///
+    /// # Errors
+    /// The store cannot be opened safely, an address cannot be bound, an effect cannot work.
+    pub async fn start(settings: &Settings, metrics: Metrics) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let ids: Arc<dyn Ids> = Arc::new(RandomIds::from_system());
+        let groups = Groups::new(&clock);
+        let verifier = verifier(settings)?;
+        let options = OpenOptions {
+            path: settings.store.path.clone(),
+            readers: settings.store.readers,
+            max_waiting: settings.hooks.max_waiting,
+        };
+        let store = Store::open(
+            &options,
+            Arc::clone(&clock),
+            Arc::clone(&ids),
+            &groups.store,
+        )
+        .await?;
+        let parts = Parts::build(settings, &store, &clock, &ids)?;
+        let left = parts
+            .reconciler
+            .recover()
+            .await
+            .context("cannot void old leases")?;
+        if left.leases_freed + left.sends_freed > 0 {
+            tracing::info!(
+                leases = left.leases_freed,
+                sends = left.sends_freed,
+                "took over what the process before had in hand"
+            );
+        }
+        describe(settings);
+        let public = bind(settings.server.listen, "server.listen").await?;
+        let admin = bind(settings.admin.listen, "admin.listen").await?;
+        let app = Self {
+            public: public.local_addr()?,
+            admin: admin.local_addr()?,
+            store: store.clone(),
+            groups: groups.clone(),
+            patience: settings.server.stop_timeout,
+        };
+        parts.start_loops(&groups.work);
+        let health = watch(settings, &store, &clock, &groups, &parts.worker);
+        let door = Door::new(
+            verifier,
+            Arc::new(parts.receiver.clone()),
+            &settings.server,
+            Arc::clone(&clock),
+            groups.commits.clone(),
+        );
+        let hooks = hooks::routes(Arc::new(door));
+        let public_routes = hooks.merge(public_health_router(Arc::clone(&health)));
+        let (registrar, receiver) = (parts.registrar, parts.receiver);
+        let state = AdminState::new(settings, store, registrar, receiver, health, metrics);
+        let peers = Peers::new(settings.server.trusted_proxies.clone());
+        let common = Common { clock, ids, peers };
+        for (name, listener, routes) in [
+            ("public listener", public, public_routes),
+            ("admin listener", admin, admin_router(state)),
+        ] {
+            let routes = layers::wrap(routes, common.clone());
+            let (serving, stop) = (ServeSettings::from(&settings.server), groups.doors.clone());
+            groups
+                .doors
+                .spawn(name, serve::serve(listener, routes, serving, stop));
+        }
+        tracing::info!(
+            public = %app.public,
+            admin = %app.admin,
+            store = %settings.store.path.display(),
+            "hookledger accepts deliveries"
+        );
+        Ok(app)
+    }
+
+    /// Completes with the reason when the service cannot go on.
+    pub async fn broken(&self) -> String {
+        self.store.broken().await
+    }
+
+    /// Stops in order. False when something had to be cut off.
+    pub async fn stop(self) -> bool {
+        let Self {
+            groups,
+            store,
+            patience,
+            ..
+        } = self;
+        // The workers get most of the time: they may be waiting for somebody else's server.
+        let clean = groups.work.drain(patience.mul_f64(0.7)).await;
+        let clean = groups.doors.drain(patience.mul_f64(0.2)).await && clean;
+        let clean = groups.commits.drain(patience.mul_f64(0.1)).await && clean;
+        store.close().await;
+        let clean = groups.store.drain(Duration::from_secs(5)).await && clean;
+        tracing::info!(clean, "hookledger has stopped");
+        clean
+    }
+}
+
+impl Parts {
+    fn build(
+        settings: &Settings,
+        store: &Store,
+        clock: &Arc<dyn Clock>,
+        ids: &Arc<dyn Ids>,
+    ) -> anyhow::Result<Self> {
+        let api: Arc<dyn GeminiApi> =
+            Arc::new(HttpGemini::new(&settings.gemini, Arc::clone(clock))?);
+        let registry = Arc::new(Registry::build(&settings.effects, &api)?);
+        let planner = Planner::new(registry.rules().to_vec(), settings.alerts.to.clone());
+        let policies = planner.policies();
+        let planner: Arc<dyn PlanEffects> = Arc::new(planner);
+        let (store, clock, ids) = (|| store.clone(), || Arc::clone(clock), || Arc::clone(ids));
+        let plan = || Arc::clone(&planner);
+        let worker = Worker::new(store(), api, plan(), clock(), ids(), settings);
+        let sender = Sender::new(
+            store(),
+            registry,
+            plan(),
+            clock(),
+            ids(),
+            &settings.delivery,
+        );
+        let reconciler = Reconciler::new(store(), plan(), policies, clock(), settings);
+        Ok(Self {
+            worker: Arc::new(worker),
+            sender: Arc::new(sender),
+            reconciler: Arc::new(reconciler),
+            upkeep: Arc::new(Upkeep::new(store(), clock(), settings)),
+            receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
+            registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
+        })
+    }
+
+    fn start_loops(&self, group: &Shutdown) {
+        start(group, "worker", &self.worker, Worker::run_loop);
+        start(group, "sender", &self.sender, Sender::run_loop);
+        start(group, "reconcile", &self.reconciler, Reconciler::run_loop);
+        start(group, "upkeep", &self.upkeep, Upkeep::run_loop);
+    }
+}
+
+/// Starts one supervised loop.
+fn start<T, F>(
+    group: &Shutdown,
+    name: &'static str,
+    part: &Arc<T>,
+    run: fn(Arc<T>, Shutdown, Heartbeat) -> F,
+) where
+    T: Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (part, stop) = (Arc::clone(part), group.clone());
+    group.spawn_loop(name, move |heart| {
+        run(Arc::clone(&part), stop.clone(), heart)
+    });
+}
+
+fn verifier(settings: &Settings) -> anyhow::Result<Verifier> {
+    Verifier::new(&settings.hooks, &settings.sources).map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!(lines.join("\n"))
+    })
+}
+
+async fn bind(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address} ({key}); is the port taken?"))
+}
+
+fn watch(
+    settings: &Settings,
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+    groups: &Groups,
+    worker: &Arc<Worker>,
+) -> Arc<Health> {
+    let worker = Arc::clone(worker);
+    Arc::new(Health::new(Watched {
+        store: store.clone(),
+        clock: Arc::clone(clock),
+        groups: vec![groups.work.clone()],
+        loop_intervals: loop_intervals(settings).to_vec(),
+        min_free_disk: settings.store.min_free_disk,
+        fetching_paused: Arc::new(move || worker.is_paused()),
+    }))
+}
+
+/// How long each loop may rest between two turns.
+fn loop_intervals(settings: &Settings) -> [(&'static str, Duration); 4] {
+    let poll = crate::work::SAFETY_POLL;
+    let reconcile = settings.reconcile.interval;
+    let [worker, sender, reconciler, upkeep] = LOOPS;
+    [
+        (worker, poll),
+        (sender, poll),
+        (reconciler, reconcile),
+        (upkeep, crate::reconcile::upkeep::REST),
+    ]
+}
+
+fn describe(settings: &Settings) {
+    let sources: Vec<&str> = settings.sources.keys().map(String::as_str).collect();
+    let effects: Vec<&str> = settings
+        .effects
+        .iter()
+        .map(|e| e.rule.name.as_str())
+        .collect();
+    metrics::describe_all(&sources, &effects, &LOOPS);
+}
+
+/// Runs the service until it is asked to stop or cannot go on.
+///
+/// # Errors
+/// It could not start, or the database file broke under it.
+pub async fn serve(settings: &Settings) -> anyhow::Result<()> {
+    let metrics = Metrics::install().context("a metrics recorder is installed already")?;
+    let app = App::start(settings, metrics).await?;
+    let end = tokio::select! {
+        signal = asked_to_stop() => signal.map(|name| tracing::info!(signal = name, "stopping")),
+        why = app.broken() => Err(anyhow::anyhow!("the database cannot be trusted any more: {why}")),
+    };
+    app.stop().await;
+    end
+}
+
+/// Waits for SIGTERM or SIGINT.
+pub async fn asked_to_stop() -> anyhow::Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    })
+}

@@ -1,7 +1,7 @@
 //! Floor 5: HTTP in.
 //!
 //! [`serve`](serve::serve) accepts connections under limits and deadlines, [`layers`] dresses every
-//! request alike, [`hooks`] is the public door, [`admin`] the operator's API; [`health`] answers
+//! request alike. [`hooks`] is the public door, [`admin`] the operator's API; [`health`] answers
 //! probes, [`metrics`] renders the numbers. Handlers parse, call one use case and render.
 
 pub mod admin;

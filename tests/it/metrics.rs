@@ -63,7 +63,7 @@ fn labels_list_exactly_the_words_of_the_domain() {
         Fault::Rejected { what: what() },
         Fault::Undecodable { what: what() },
     ];
-    let fetches: Vec<_> = ["terminal", "running"]
+    let fetches: Vec<_> = ["terminal", "running", "neither"]
         .into_iter()
         .chain(faults.iter().map(Fault::label))
         .collect();

@@ -16,7 +16,6 @@ use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use hookledger::base::clock::Clock;
-use hookledger::base::ids::Ids;
 use hookledger::base::shutdown::Shutdown;
 use hookledger::domain::operation::OperationRef;
 use hookledger::http::admin::admin_router;

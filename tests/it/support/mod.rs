@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hookledger::base::clock::{ManualClock, Timestamp};
-use hookledger::base::ids::RandomIds;
+use hookledger::base::ids::{Ids, RandomIds};
 use hookledger::base::shutdown::Shutdown;
 use hookledger::config::{Inputs, Purpose, Settings};
 use hookledger::store::{OpenOptions, Store};
@@ -17,14 +17,16 @@ use tempfile::TempDir;
 pub(crate) const PATH_TOKEN: &str = "test-path-token-0123456789abcdef";
 /// Another.
 pub(crate) const SHARED_SECRET: &str = "test-shared-secret-fedcba9876543210";
-/// Noon of a day long after anything was written.
-pub(crate) const NOON: Timestamp = Timestamp::from_millis(1_796_040_000_000);
+/// 2026-01-22T12:00:00Z, where the clock of a test stands at first.
+pub(crate) const START_MS: i64 = 1_769_083_200_000;
+/// The same, as a moment.
+pub(crate) const NOON: Timestamp = Timestamp::from_millis(START_MS);
 
 /// A store and what it was opened with.
 pub(crate) struct TestStore {
     pub(crate) store: Store,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) ids: Arc<RandomIds>,
+    pub(crate) ids: Arc<dyn Ids>,
     pub(crate) group: Shutdown,
     pub(crate) dir: TempDir,
 }
@@ -36,7 +38,7 @@ impl TestStore {
 
     pub(crate) async fn open_in(dir: TempDir, now: Timestamp, seed: u64) -> Self {
         let clock = Arc::new(ManualClock::starting_at(now));
-        let ids = Arc::new(RandomIds::seeded(seed));
+        let ids: Arc<dyn Ids> = Arc::new(RandomIds::seeded(seed));
         let group = Shutdown::new(clock.clone());
         let options = options(&dir);
         let store = Store::open(&options, clock.clone(), ids.clone(), &group)
