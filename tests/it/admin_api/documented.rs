@@ -57,7 +57,7 @@ async fn take(api: &Api, step: &str) {
     match step {
         "settle" => {
             world.api.says(BATCH, succeeded(BATCH));
-            world.tell("msg_2026", BATCH).await;
+            world.tell("msg_1", BATCH).await;
             world.work().await;
             world.notify.answer_next(Delivery::Refused {
                 why: "the receiver answered 410".to_owned(),

@@ -102,7 +102,7 @@ async fn alerts_and_effects_are_listed() {
         json!({"alerts": [{
             "subject": "queue/dead",
             "summary": "2 work item(s) were given up",
-            "opened_at": "2026-11-30T12:00:00.000Z",
+            "opened_at": crate::support::NOON,
             "recovered_at": null,
         }]})
     );

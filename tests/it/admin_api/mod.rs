@@ -5,6 +5,7 @@
 mod documented;
 mod errors;
 mod health;
+mod listener;
 mod lists;
 mod records;
 
