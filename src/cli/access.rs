@@ -21,7 +21,9 @@ use super::client::{Client, Found};
 use super::failure::Failure;
 use super::file::File;
 use crate::config::Settings;
-use crate::domain::operation::{JobKind, OperationName};
+use crate::domain::effect::EffectState;
+use crate::domain::operation::{JobKind, OperationName, OperationState};
+use crate::domain::work::WorkState;
 
 /// Who answers.
 #[derive(Debug)]
@@ -105,12 +107,12 @@ impl Access {
 
     pub(super) async fn operations(
         &self,
-        state: Option<crate::domain::operation::OperationState>,
+        state: Option<OperationState>,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         match &self.via {
             Via::Service(service) => {
-                let state = ("state", state.map(|s| s.as_str()));
+                let state = ("state", state.map(OperationState::as_str));
                 list(service, "/api/v1/operations", state, page).await
             }
             Via::File(file) => file.operations(state, page).await,
@@ -163,12 +165,12 @@ impl Access {
 
     pub(super) async fn queue(
         &self,
-        state: Option<crate::domain::work::WorkState>,
+        state: Option<WorkState>,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         match &self.via {
             Via::Service(service) => {
-                let state = ("state", state.map(|s| s.as_str()));
+                let state = ("state", state.map(WorkState::as_str));
                 list(service, "/api/v1/queue", state, page).await
             }
             Via::File(file) => file.queue(state, page).await,
@@ -188,12 +190,12 @@ impl Access {
 
     pub(super) async fn effects(
         &self,
-        state: Option<crate::domain::effect::EffectState>,
+        state: Option<EffectState>,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         match &self.via {
             Via::Service(service) => {
-                let state = ("state", state.map(|s| s.as_str()));
+                let state = ("state", state.map(EffectState::as_str));
                 list(service, "/api/v1/effects", state, page).await
             }
             Via::File(file) => file.effects(state, page).await,

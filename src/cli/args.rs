@@ -81,7 +81,7 @@ pub(super) struct Simulate {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
     pub(super) listen: std::net::SocketAddr,
-    /// Where webhooks go, token included: http://127.0.0.1:8080/hooks/gemini/TOKEN
+    /// Where webhooks go: the service's address and /hooks/gemini/TOKEN
     #[arg(long, value_name = "URL", env = "WEBHOOK_URL", hide_env_values = true)]
     pub(super) webhook_url: Option<String>,
     /// Standard Webhooks secret that signs them

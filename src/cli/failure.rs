@@ -65,8 +65,12 @@ impl Failure {
 
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
-        let lines: String = problems.0.iter().map(|p| format!("\n  {p}")).collect();
-        Self::Usage(format!("the configuration is not usable:{lines}"))
+        let mut text = String::from("the configuration is not usable:");
+        for problem in &problems.0 {
+            text.push_str("\n  ");
+            text.push_str(&problem.to_string());
+        }
+        Self::Usage(text)
     }
 }
 

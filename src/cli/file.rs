@@ -190,7 +190,7 @@ impl File {
             .await?
             .operations(state, id_cursor(page)?, page.limit)
             .await?;
-        paged("operations", found)
+        paged("operations", &found)
     }
 
     pub(super) async fn operation(&self, which: &Which) -> Result<Value, Failure> {
@@ -246,7 +246,7 @@ impl File {
         };
         let filter = EventFilter { segment };
         let found = reader.events(&filter, id_cursor(page)?, page.limit).await?;
-        paged("events", found)
+        paged("events", &found)
     }
 
     pub(super) async fn event(&self, id: Uuid) -> Result<Value, Failure> {
@@ -276,7 +276,7 @@ impl File {
             .await?
             .work_items(state, cursor, page.limit)
             .await?;
-        paged("items", found)
+        paged("items", &found)
     }
 
     pub(super) async fn retry_queue(&self, only: Option<i64>) -> Result<Value, Failure> {
@@ -294,7 +294,7 @@ impl File {
             .await?
             .effects(state, id_cursor(page)?, page.limit)
             .await?;
-        paged("effects", found)
+        paged("effects", &found)
     }
 
     pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {
@@ -352,7 +352,7 @@ fn document(record: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(record).map_err(|_| Failure::failed("a record is no JSON"))
 }
 
-fn paged<T: Serialize>(field: &str, page: Page<T>) -> Result<Value, Failure> {
+fn paged<T: Serialize>(field: &str, page: &Page<T>) -> Result<Value, Failure> {
     Ok(json!({field: document(&page.items)?, "next_cursor": page.next_cursor}))
 }
 

@@ -12,12 +12,11 @@ use super::load;
 use super::output::{Output, cell};
 
 pub(super) async fn run(global: &Global, args: &Health, output: &Output) -> Result<(), Failure> {
-    let base = match &args.url {
-        Some(text) => Url::parse(text).ok(),
-        None => {
-            let loaded = load::for_client(global).map_err(|f| Failure::failed(f.to_string()))?;
-            client::base_of(loaded.settings.server.listen).ok()
-        }
+    let base = if let Some(text) = &args.url {
+        Url::parse(text).ok()
+    } else {
+        let loaded = load::for_client(global).map_err(|f| Failure::failed(f.to_string()))?;
+        client::base_of(loaded.settings.server.listen).ok()
     };
     let mut url = base
         .filter(|url| matches!(url.scheme(), "http" | "https"))

@@ -70,7 +70,7 @@ pub fn start(cli: Cli) -> ExitCode {
     match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output.complain(&failure);
+            output::complain(&failure);
             failure.exit_code()
         }
     }

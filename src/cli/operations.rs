@@ -1,11 +1,15 @@
 //! `operations`: the ledger.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::access::Access;
-use super::args::{Nested, Operations};
+use super::args::{Nested, Operations, Which};
 use super::failure::Failure;
 use super::output::{Column, Output, cell, fields};
+use crate::domain::operation::{JobKind, OperationName};
 
 const COLUMNS: [Column; 7] = [
     ("ID", "id"),
@@ -65,12 +69,11 @@ pub(super) async fn run(
             user_metadata,
             reservation,
         } => {
-            let operation = match reservation {
-                Some(id) => bind(access, id, name, &job_kind).await?,
-                None => {
-                    let metadata = metadata(user_metadata.as_deref())?;
-                    access.register(name, job_kind, metadata).await?
-                }
+            let operation = if let Some(id) = reservation {
+                bind(access, id, name, &job_kind).await?
+            } else {
+                let metadata = metadata(user_metadata.as_deref())?;
+                access.register(name, job_kind, metadata).await?
             };
             output.answer(&operation, |_| fields(&operation, &FIELDS))
         }
@@ -107,11 +110,11 @@ pub(super) async fn run(
 /// The job kind was said when the name was reserved; a different one now is a mistake worth a word.
 async fn bind(
     access: &Access,
-    id: uuid::Uuid,
-    name: crate::domain::operation::OperationName,
-    job_kind: &crate::domain::operation::JobKind,
+    id: Uuid,
+    name: OperationName,
+    job_kind: &JobKind,
 ) -> Result<Value, Failure> {
-    let reserved = access.operation(&super::args::Which::Id(id)).await?;
+    let reserved = access.operation(&Which::Id(id)).await?;
     let kind = reserved.get("job_kind").and_then(Value::as_str);
     if kind != Some(job_kind.as_str()) {
         return Err(Failure::conflict(format!(
@@ -158,7 +161,7 @@ fn show(out: &Output, whole: &Value) -> String {
     ] {
         let rows = list(field).unwrap_or_default();
         if !rows.is_empty() {
-            text.push_str(&format!("\n{heading}\n"));
+            _ = writeln!(text, "\n{heading}");
             text.push_str(&out.table(&rows, columns));
         }
     }

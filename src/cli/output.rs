@@ -92,22 +92,16 @@ impl Output {
         }
         text
     }
+}
 
-    /// What went wrong, to standard error.
-    pub(super) fn complain(&self, failure: &Failure) {
-        if *failure != Failure::Silent {
-            let mut text = String::from("hookledger: ");
-            for (i, line) in failure.to_string().lines().enumerate() {
-                if i > 0 {
-                    text.push('\n');
-                }
-                text.push_str(&printable(line));
-            }
-            text.push('\n');
-            // Nobody is left to be told when this cannot be written.
-            drop(io::stderr().lock().write_all(text.as_bytes()));
-        }
+/// Says what went wrong, on standard error.
+pub(super) fn complain(failure: &Failure) {
+    if *failure == Failure::Silent {
+        return;
     }
+    let text = format!("hookledger: {}\n", printable_lines(&failure.to_string()));
+    // Nobody is left to be told when this cannot be written.
+    drop(io::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// Fields one below the other, those that are absent left out.
