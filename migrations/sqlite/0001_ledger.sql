@@ -106,6 +106,7 @@ CREATE INDEX operations_segment ON operations (segment) WHERE segment IS NOT NUL
 CREATE INDEX operations_state ON operations (state, id);
 CREATE INDEX operations_due ON operations (next_check_at_ms) WHERE next_check_at_ms IS NOT NULL;
 CREATE INDEX operations_overdue ON operations (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL;
+CREATE INDEX operations_late ON operations (id) WHERE overdue = 1;
 CREATE INDEX operations_decide ON operations (decide_at_ms) WHERE decide_at_ms IS NOT NULL;
 CREATE INDEX operations_settled ON operations (settled_at_ms) WHERE settled_at_ms IS NOT NULL;
 CREATE INDEX operations_closed ON operations (closed_at_ms) WHERE closed_at_ms IS NOT NULL;
