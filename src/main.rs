@@ -1,3 +1,20 @@
 //! The `hookledger` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+use hookledger::cli;
+
+fn main() -> ExitCode {
+    match cli::parse(std::env::args_os()) {
+        Ok(line) => cli::start(line),
+        Err(code) => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn verify_cli() {
+        hookledger::cli::command().debug_assert();
+    }
+}

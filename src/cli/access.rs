@@ -1,0 +1,254 @@
+//! The ledger, by way of the service or of its file.
+//!
+//! Problem: beside a running service the file may be read but not written (the service holds the
+//! instance lock and would not notice); without one there is only the file. The caller should not
+//! have to know.
+//!
+//! Design: if a token is configured and the admin API answers to it, everything goes through the
+//! service. Otherwise the file: reading opens it read-only and never needs the lock; writing takes
+//! the lock for as long as the command runs, through the same use cases the service has. Both make
+//! the same JSON documents.
+//!
+//! Race: a service that starts between the look and the write holds the lock, so the write is
+//! refused; one that stops in between ends the command with an error that says so. Nothing is done
+//! twice.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::args::{End, PageArgs, Which};
+use super::client::{Client, Found};
+use super::failure::Failure;
+use super::file::File;
+use crate::config::Settings;
+use crate::domain::effect::EffectState;
+use crate::domain::operation::{JobKind, OperationName, OperationState};
+use crate::domain::work::WorkState;
+
+/// Who answers.
+#[derive(Debug)]
+enum Via {
+    Service(Client),
+    File(Box<File>),
+}
+
+/// The ledger.
+#[derive(Debug)]
+pub(super) struct Access {
+    settings: Settings,
+    via: Via,
+}
+
+impl Access {
+    /// Finds out who answers.
+    pub(super) async fn open(settings: Settings) -> Result<Self, Failure> {
+        let found = match &settings.admin.token {
+            Some(token) => Client::find(settings.admin.listen, token).await?,
+            None => Found::Nothing,
+        };
+        let file = |refused| Via::File(Box::new(File::new(settings.clone(), refused)));
+        let via = match found {
+            Found::Service(client) => Via::Service(client),
+            Found::Refused => file(true),
+            Found::Nothing => file(false),
+        };
+        tracing::debug!(
+            service = matches!(via, Via::Service(_)),
+            "found out who answers"
+        );
+        Ok(Self { settings, via })
+    }
+
+    /// What is configured here; the service may have been started with something else.
+    pub(super) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) async fn register(
+        &self,
+        name: OperationName,
+        job_kind: JobKind,
+        user_metadata: Option<Value>,
+    ) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let mut body = json!({"name": name, "job_kind": job_kind});
+                add(&mut body, "user_metadata", user_metadata);
+                service.post("/api/v1/operations", &body).await
+            }
+            Via::File(file) => file.register(name, job_kind, user_metadata).await,
+        }
+    }
+
+    pub(super) async fn reserve(
+        &self,
+        job_kind: JobKind,
+        user_metadata: Option<Value>,
+    ) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let mut body = json!({"job_kind": job_kind});
+                add(&mut body, "user_metadata", user_metadata);
+                service.post("/api/v1/reservations", &body).await
+            }
+            Via::File(file) => file.reserve(job_kind, user_metadata).await,
+        }
+    }
+
+    pub(super) async fn bind(&self, id: Uuid, name: OperationName) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let path = format!("/api/v1/reservations/{id}/bind");
+                service.post(&path, &json!({"name": name})).await
+            }
+            Via::File(file) => file.bind(id, name).await,
+        }
+    }
+
+    pub(super) async fn operations(
+        &self,
+        state: Option<OperationState>,
+        page: &PageArgs,
+    ) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let state = ("state", state.map(OperationState::as_str));
+                list(service, "/api/v1/operations", state, page).await
+            }
+            Via::File(file) => file.operations(state, page).await,
+        }
+    }
+
+    pub(super) async fn operation(&self, which: &Which) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => service.get(&path_of(which, ""), &[]).await,
+            Via::File(file) => file.operation(which).await,
+        }
+    }
+
+    pub(super) async fn retry_operation(&self, which: &Which) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => service.post(&path_of(which, "/retry"), &json!({})).await,
+            Via::File(file) => file.retry_operation(which).await,
+        }
+    }
+
+    pub(super) async fn events(
+        &self,
+        operation: Option<&str>,
+        page: &PageArgs,
+    ) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                list(service, "/api/v1/events", ("operation", operation), page).await
+            }
+            Via::File(file) => file.events(operation, page).await,
+        }
+    }
+
+    pub(super) async fn event(&self, id: Uuid) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => service.get(&format!("/api/v1/events/{id}"), &[]).await,
+            Via::File(file) => file.event(id).await,
+        }
+    }
+
+    pub(super) async fn replay(&self, id: Uuid) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let path = format!("/api/v1/events/{id}/replay");
+                service.post(&path, &json!({})).await
+            }
+            Via::File(file) => file.replay(id).await,
+        }
+    }
+
+    pub(super) async fn queue(
+        &self,
+        state: Option<WorkState>,
+        page: &PageArgs,
+    ) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let state = ("state", state.map(WorkState::as_str));
+                list(service, "/api/v1/queue", state, page).await
+            }
+            Via::File(file) => file.queue(state, page).await,
+        }
+    }
+
+    pub(super) async fn retry_queue(&self, only: Option<i64>) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let mut body = json!({});
+                add(&mut body, "id", only.map(Value::from));
+                service.post("/api/v1/queue/retry", &body).await
+            }
+            Via::File(file) => file.retry_queue(only).await,
+        }
+    }
+
+    pub(super) async fn effects(
+        &self,
+        state: Option<EffectState>,
+        page: &PageArgs,
+    ) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let state = ("state", state.map(EffectState::as_str));
+                list(service, "/api/v1/effects", state, page).await
+            }
+            Via::File(file) => file.effects(state, page).await,
+        }
+    }
+
+    /// Sends an effect again (`None`), or closes it.
+    pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {
+        match (&self.via, end) {
+            (Via::Service(service), None) => {
+                let path = format!("/api/v1/effects/{id}/retry");
+                service.post(&path, &json!({})).await
+            }
+            (Via::Service(service), Some(end)) => {
+                let word = match end {
+                    End::Done => "done",
+                    End::Dead => "dead",
+                };
+                let path = format!("/api/v1/effects/{id}/resolve");
+                service.post(&path, &json!({"as": word})).await
+            }
+            (Via::File(file), end) => file.decide_effect(id, end).await,
+        }
+    }
+}
+
+fn add(body: &mut Value, field: &str, value: Option<Value>) {
+    if let (Some(fields), Some(value)) = (body.as_object_mut(), value) {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
+/// A name has passed its parser, so it is safe in a path with its slashes as they are.
+fn path_of(which: &Which, action: &str) -> String {
+    match which {
+        Which::Id(id) => format!("/api/v1/operations/{id}{action}"),
+        Which::Name(name) => format!("/api/v1/operations/{name}{action}"),
+    }
+}
+
+async fn list(
+    service: &Client,
+    path: &str,
+    (field, wanted): (&str, Option<&str>),
+    page: &PageArgs,
+) -> Result<Value, Failure> {
+    let limit = page.limit.to_string();
+    let mut query = vec![("limit", limit.as_str())];
+    if let Some(wanted) = wanted {
+        query.push((field, wanted));
+    }
+    if let Some(cursor) = &page.cursor {
+        query.push(("cursor", cursor.as_str()));
+    }
+    service.get(path, &query).await
+}

@@ -1,0 +1,335 @@
+//! The grammar of the command line.
+//!
+//! Values that may be secrets, or hold one, are taken as plain text here and parsed later: clap
+//! repeats a value that it cannot parse.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use uuid::Uuid;
+
+use crate::domain::effect::EffectState;
+use crate::domain::operation::{JobKind, OperationName, OperationState};
+use crate::domain::work::WorkState;
+
+/// Never lose the end of a Gemini API long-running job.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hookledger",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, \
+                        4 conflict, 5 the service cannot be reached"
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub(super) global: Global,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Global {
+    /// Configuration file (TOML), over the defaults and under the environment
+    #[arg(long, global = true, value_name = "FILE", env = "HOOKLEDGER_CONFIG")]
+    pub(super) config: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// Set one configuration key, over everything else; may be repeated
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Log more to standard error; twice for every detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the service
+    Serve,
+    /// Run a fake Gemini API to try the service against
+    Simulate(Simulate),
+    /// Say everything that is wrong with the configuration, or show it as it is in force
+    Check,
+    /// Ask the running service how it is; exits 0 when it is well, else 1
+    Health(Health),
+    /// The ledger: register, reserve, list, show and retry operations
+    Operations(Nested<Operations>),
+    /// Captured deliveries: list, show, print as curl and replay
+    Events(Nested<Events>),
+    /// Work items: list them and put dead ones back
+    Queue(Nested<Queue>),
+    /// The outbox: list effects, send them again or decide about them
+    Effects(Nested<Effects>),
+    /// Make secrets
+    Secret(Nested<Secret>),
+}
+
+/// A noun with verbs.
+#[derive(Debug, Args)]
+pub(super) struct Nested<T: Subcommand> {
+    #[command(subcommand)]
+    pub(super) verb: T,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Simulate {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
+    pub(super) listen: std::net::SocketAddr,
+    /// Where webhooks go: the service's address and /hooks/gemini/TOKEN
+    #[arg(long, value_name = "URL", env = "WEBHOOK_URL", hide_env_values = true)]
+    pub(super) webhook_url: Option<String>,
+    /// Standard Webhooks secret that signs them
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "WEBHOOK_SECRET",
+        hide_env_values = true
+    )]
+    pub(super) webhook_secret: Option<String>,
+    /// Sent along as X-Hook-Secret
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "WEBHOOK_SHARED_SECRET",
+        hide_env_values = true
+    )]
+    pub(super) shared_secret: Option<String>,
+    /// The one accepted API key; any key will do without it
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "SIMULATOR_API_KEY",
+        hide_env_values = true
+    )]
+    pub(super) api_key: Option<String>,
+    /// How long a job runs
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
+    pub(super) complete_after: std::time::Duration,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Health {
+    /// Only whether the process turns
+    #[arg(long, conflicts_with = "ready")]
+    pub(super) live: bool,
+    /// Only whether it can take deliveries
+    #[arg(long)]
+    pub(super) ready: bool,
+    /// Base URL to ask instead of the configured public listener
+    #[arg(long, value_name = "URL")]
+    pub(super) url: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PageArgs {
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub(super) limit: u32,
+    /// Where to go on, as the page before said
+    #[arg(long)]
+    pub(super) cursor: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Operations {
+    /// Put a submitted job into the ledger
+    Register {
+        /// Its name at the provider, as in batches/ID
+        #[arg(long)]
+        name: OperationName,
+        /// What it is for; effects are chosen by it
+        #[arg(long)]
+        job_kind: JobKind,
+        /// JSON object handed to the effects
+        #[arg(long, value_name = "JSON")]
+        user_metadata: Option<String>,
+        /// The reservation that this job was submitted under
+        #[arg(long, value_name = "ID", conflicts_with = "user_metadata")]
+        reservation: Option<Uuid>,
+    },
+    /// Make a record before the job is submitted, with a webhook URL of its own
+    Reserve {
+        /// What the job is for
+        #[arg(long)]
+        job_kind: JobKind,
+        /// JSON object handed to the effects
+        #[arg(long, value_name = "JSON")]
+        user_metadata: Option<String>,
+    },
+    /// List operations, newest first
+    List {
+        /// Only those in this state
+        #[arg(long, value_parser = operation_state())]
+        state: Option<OperationState>,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show one with its history and its effects
+    Show {
+        /// Name or ledger id
+        which: Which,
+    },
+    /// Look at an open one now; send the effects of a settled one again, with the same keys
+    Retry {
+        /// Name or ledger id
+        which: Which,
+    },
+}
+
+/// An operation, named or by its ledger id.
+#[derive(Debug, Clone)]
+pub(super) enum Which {
+    Id(Uuid),
+    Name(OperationName),
+}
+
+impl std::str::FromStr for Which {
+    type Err = crate::domain::operation::NotAnOperationName;
+
+    /// No name is a UUID: every name has a slash.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match Uuid::try_parse(text) {
+            Ok(id) => Ok(Self::Id(id)),
+            Err(_) => text.parse().map(Self::Name),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Events {
+    /// List captured deliveries, newest first
+    List {
+        /// Only those that name this operation
+        #[arg(long, value_name = "NAME")]
+        operation: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show one with its headers and its body
+    Show {
+        /// Event id
+        id: Uuid,
+    },
+    /// Print a command that sends one again, byte for byte
+    Curl {
+        /// Event id
+        id: Uuid,
+        /// Write body and script into this directory instead
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// With a new id, time and signature, so that it is not folded as a duplicate
+        #[arg(long)]
+        fresh: bool,
+        /// Where to send it: the service's address without /hooks
+        #[arg(long, value_name = "BASE")]
+        url: Option<String>,
+    },
+    /// Put one through the queue once more; effects are not repeated
+    Replay {
+        /// Event id
+        id: Uuid,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Queue {
+    /// List work items, newest first
+    List {
+        /// Only those in this state
+        #[arg(long, value_parser = work_state())]
+        state: Option<WorkState>,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Put dead items back, all or one
+    Retry {
+        /// Item id
+        id: Option<i64>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Effects {
+    /// List effects, newest first
+    List {
+        /// Only those in this state
+        #[arg(long, value_parser = effect_state())]
+        state: Option<EffectState>,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Send one again with the same key
+    Retry {
+        /// Effect id
+        id: Uuid,
+    },
+    /// Decide about one that waits for a person
+    Resolve {
+        /// Effect id
+        id: Uuid,
+        /// What it is from now on
+        #[arg(long = "as", value_name = "END")]
+        end: End,
+    },
+}
+
+/// A person's word on an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum End {
+    /// It did arrive
+    Done,
+    /// It will not be sent any more
+    Dead,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Secret {
+    /// Print a fresh random secret
+    New {
+        /// As a Standard Webhooks signing secret
+        #[arg(long)]
+        whsec: bool,
+    },
+}
+
+fn operation_state() -> impl clap::builder::TypedValueParser<Value = OperationState> {
+    words(
+        OperationState::ALL.map(OperationState::as_str),
+        OperationState::from_word,
+    )
+}
+
+fn effect_state() -> impl clap::builder::TypedValueParser<Value = EffectState> {
+    words(
+        EffectState::ALL.map(EffectState::as_str),
+        EffectState::from_word,
+    )
+}
+
+fn work_state() -> impl clap::builder::TypedValueParser<Value = WorkState> {
+    words(
+        [
+            WorkState::Ready,
+            WorkState::Leased,
+            WorkState::Done,
+            WorkState::Dead,
+        ]
+        .map(WorkState::as_str),
+        WorkState::from_word,
+    )
+}
+
+fn words<T: Clone + Send + Sync + 'static, const N: usize>(
+    all: [&'static str; N],
+    read: fn(&str) -> Option<T>,
+) -> impl clap::builder::TypedValueParser<Value = T> {
+    use clap::builder::TypedValueParser as _;
+    clap::builder::PossibleValuesParser::new(all)
+        .try_map(move |word| read(&word).ok_or("is no such state"))
+}

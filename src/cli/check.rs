@@ -1,0 +1,80 @@
+//! `check`: the configuration as `serve` would find it. Opens nothing.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::args::Global;
+use super::failure::Failure;
+use super::load;
+use super::output::{Output, cell, printable};
+use crate::config::{Loaded, Problem, Problems};
+use crate::verify::Verifier;
+
+pub(super) fn run(global: &Global, output: &Output) -> Result<(), Failure> {
+    match load::for_serve(global)? {
+        Ok(loaded) => match unusable(&loaded) {
+            None => good(&loaded, output),
+            Some(problems) => bad(problems, output),
+        },
+        Err(problems) => bad(problems, output),
+    }
+}
+
+/// What only shows when the parts are built.
+fn unusable(loaded: &Loaded) -> Option<Problems> {
+    let settings = &loaded.settings;
+    let problems = Verifier::new(&settings.hooks, &settings.sources).err()?;
+    let line = |problem: &crate::verify::SetupProblem| Problem {
+        key: "sources".to_owned(),
+        what: problem.to_string(),
+        fix: "see the table of keys in config/default.toml".to_owned(),
+    };
+    Some(Problems(problems.iter().map(line).collect()))
+}
+
+fn bad(problems: Problems, output: &Output) -> Result<(), Failure> {
+    if output.is_json() {
+        let list: Vec<Value> = problems
+            .0
+            .iter()
+            .map(|p| json!({"key": p.key, "what": p.what, "fix": p.fix}))
+            .collect();
+        output.answer(&json!({"ok": false, "problems": list}), |_| String::new())?;
+    }
+    Err(problems.into())
+}
+
+fn good(loaded: &Loaded, output: &Output) -> Result<(), Failure> {
+    let warnings: Vec<Value> = loaded
+        .warnings
+        .iter()
+        .map(|w| json!({"key": w.key, "what": w.what}))
+        .collect();
+    let document = json!({
+        "ok": true,
+        "warnings": warnings,
+        "effective": loaded.effective.to_json(),
+    });
+    output.answer(&document, |out| {
+        let mut text = String::new();
+        for warning in &loaded.warnings {
+            _ = writeln!(text, "warning: {}", printable(&warning.to_string()));
+        }
+        let rows: Vec<Value> = loaded
+            .effective
+            .entries()
+            .iter()
+            .map(|e| {
+                let value = cell(Some(&e.value));
+                json!({"key": e.key, "value": value, "from": e.origin.to_string()})
+            })
+            .collect();
+        text.push_str(&out.table(
+            &rows,
+            &[("KEY", "key"), ("VALUE", "value"), ("FROM", "from")],
+        ));
+        text.push_str("the configuration is good\n");
+        text
+    })
+}

@@ -1,0 +1,15 @@
+//! `serve`: the service, until SIGTERM or SIGINT.
+
+use super::args::Global;
+use super::failure::Failure;
+use super::load;
+use crate::app;
+
+pub(super) async fn run(global: &Global) -> Result<(), Failure> {
+    let loaded = load::for_serve(global)??;
+    load::log_as(&loaded.settings)?;
+    load::warn(&loaded);
+    app::serve(&loaded.settings)
+        .await
+        .map_err(|error| Failure::failed(format!("{error:#}")))
+}

@@ -1,0 +1,71 @@
+//! `simulate`: the fake Gemini API as a process of its own, until SIGINT or SIGTERM.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use url::Url;
+
+use super::args::{Global, Simulate};
+use super::failure::Failure;
+use super::load;
+use super::output::Output;
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::ids::RandomIds;
+use crate::base::secret::Secret;
+use crate::base::shutdown::Shutdown;
+use crate::simulator::{Simulator, SimulatorConfig};
+
+/// Longest a stop may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(global: &Global, args: Simulate, output: &Output) -> Result<(), Failure> {
+    // The service's configuration is none of its business, but its log lines look alike.
+    let loaded = crate::config::load(&load::inputs(global)?, crate::config::Purpose::Client)?;
+    load::log_as(&loaded.settings)?;
+    let config = SimulatorConfig {
+        webhook_url: args.webhook_url.as_deref().map(webhook_url).transpose()?,
+        webhook_secret: args.webhook_secret.map(Secret::new),
+        shared_secret: args.shared_secret.map(Secret::new),
+        api_key: args.api_key.map(Secret::new),
+        complete_after: args.complete_after,
+        ..SimulatorConfig::default()
+    };
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .map_err(|error| Failure::failed(format!("cannot listen on {} ({error})", args.listen)))?;
+    // Before anybody is told that it listens: a signal from then on is heard.
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let address = listener.local_addr()?;
+    output.answer(&json!({"url": format!("http://{address}")}), |_| {
+        format!("the simulator listens on http://{address}\n")
+    })?;
+
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let stop = Shutdown::new(Arc::clone(&clock));
+    let simulator = Simulator::new(config, clock, Arc::new(RandomIds::from_system()));
+    stop.spawn("simulator", simulator.serve(listener, stop.clone()));
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    stop.drain(PATIENCE).await;
+    Ok(())
+}
+
+fn webhook_url(text: &str) -> Result<Url, Failure> {
+    // Not repeated: its last segment is a token.
+    Url::parse(text)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| {
+            Failure::usage(
+                "--webhook-url takes a URL such as http://127.0.0.1:8080/hooks/gemini/TOKEN",
+            )
+        })
+}
