@@ -4,6 +4,7 @@
 
 mod admin_api;
 mod config;
+mod crash;
 mod effects;
 mod floors;
 mod gemini_client;
@@ -16,6 +17,7 @@ mod http_store;
 mod http_support;
 mod ledger;
 mod metrics;
+mod service;
 mod simulator_api;
 mod simulator_faults;
 mod simulator_serve;

@@ -333,9 +333,12 @@ impl Task {
         }
     }
 
-    async fn commit(&mut self, group: Group) {
+    async fn commit(&mut self, mut group: Group) {
         if let Err(error) = execute(&mut self.connection, "BEGIN IMMEDIATE").await {
             self.note(&error);
+            // Somebody else holds the file. Whoever came while this waited has waited for the same
+            // thing and is refused with it, so that nobody waits through two busy time-outs.
+            self.take_waiting(&mut group);
             refuse(group, &error);
             return;
         }
