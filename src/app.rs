@@ -279,7 +279,7 @@ fn watch(
         groups: vec![groups.work.clone()],
         loop_intervals: loop_intervals(settings).to_vec(),
         min_free_disk: settings.store.min_free_disk,
-        fetching_paused: Arc::new(move || worker.is_paused()),
+        fetching: Arc::new(move || worker.fetching()),
     }))
 }
 

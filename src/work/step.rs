@@ -21,7 +21,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use super::SAFETY_POLL;
-use super::gate::{Gate, Pass};
+use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
 use crate::base::clock::Clock;
@@ -102,9 +102,9 @@ impl Worker {
         }
     }
 
-    /// Whether fetching is paused because the key was refused.
-    pub fn is_paused(&self) -> bool {
-        self.gate.is_refused()
+    /// Whether the API can be asked.
+    pub fn fetching(&self) -> Fetching {
+        self.gate.fetching(self.clock.monotonic())
     }
 
     /// Claims what is due and carries all of it to its end.

@@ -9,7 +9,7 @@ use hookledger::domain::ledger::Told;
 use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::{Outcome, Reason};
 use hookledger::store::{EventFilter, Registered};
-use hookledger::work::ItemEnd;
+use hookledger::work::{Fetching, ItemEnd};
 use serde_json::json;
 
 use crate::support::TestStore;
@@ -485,6 +485,7 @@ async fn an_outage_charges_nothing_and_ends_in_settlement() {
     }
     let items = w.base.store.work_items(None, None, 10).await.unwrap().items;
     assert_eq!(items[0].attempts, 0);
+    assert_eq!(w.worker.fetching(), Fetching::Unreachable);
     w.api.says(A, succeeded(A));
     assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Settled)]);
 }
@@ -546,7 +547,7 @@ async fn a_refused_key_pauses_everything_alerts_and_goes_on_by_itself() {
     w.api.probe_says(Some(refused));
     w.tell("m1", A).await;
     assert_eq!(w.work().await, [ItemEnd::Again]);
-    assert!(w.worker.is_paused());
+    assert_eq!(w.worker.fetching(), Fetching::KeyRefused);
     for _ in 0..5 {
         w.advance(10 * MINUTE);
         assert_eq!(w.work().await, []);
@@ -577,7 +578,7 @@ async fn one_forbidden_name_does_not_stop_the_others() {
     w.api.says("batches/b", succeeded("batches/b"));
     w.tell("m1", A).await;
     w.work().await;
-    assert!(!w.worker.is_paused());
+    assert_eq!(w.worker.fetching(), Fetching::Works);
     w.tell("m2", "batches/b").await;
     assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Settled)]);
 }

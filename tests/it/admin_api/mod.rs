@@ -26,6 +26,7 @@ use hookledger::http::peers::Peers;
 use hookledger::http::state::AdminState;
 use hookledger::store::{NewDelivery, Received};
 use hookledger::telemetry::metrics::Metrics;
+use hookledger::work::Fetching;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -69,7 +70,13 @@ impl Api {
             groups: vec![loops.clone()],
             loop_intervals: vec![("slow", Duration::from_mins(5))],
             min_free_disk: world.settings.store.min_free_disk,
-            fetching_paused: Arc::new(move || is_paused.load(Ordering::Relaxed)),
+            fetching: Arc::new(move || {
+                if is_paused.load(Ordering::Relaxed) {
+                    Fetching::KeyRefused
+                } else {
+                    Fetching::Works
+                }
+            }),
         }));
         let state = AdminState::new(
             &world.settings,
