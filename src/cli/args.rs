@@ -51,7 +51,8 @@ pub(super) struct Global {
 pub(super) enum Command {
     /// Run the service
     Serve,
-    /// Watch five operations end well, against the simulator and a temporary database
+    /// Watch five operations end, against the simulator and a temporary database; reads no
+    /// configuration
     Demo(super::demo::Args),
     /// Run a fake Gemini API to try the service against
     Simulate(Simulate),

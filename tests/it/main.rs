@@ -4,6 +4,7 @@
 
 mod admin_api;
 mod config;
+mod demo;
 mod effects;
 mod floors;
 mod gemini_client;
