@@ -12,7 +12,7 @@ mod curl;
 mod ledger;
 mod running;
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -149,6 +149,7 @@ impl Ran {
 /// many loopback addresses, so that no other test's free port is the same one.
 fn free_address() -> String {
     let [_, _, high, low] = std::process::id().to_be_bytes();
-    let listener = TcpListener::bind(([127, 100 + high % 100, low, 1], 0)).unwrap();
+    let address = Ipv4Addr::new(127, 100 + high % 100, low, 1);
+    let listener = TcpListener::bind((address, 0)).unwrap();
     listener.local_addr().unwrap().to_string()
 }
