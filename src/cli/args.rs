@@ -32,6 +32,7 @@ pub struct Cli {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(super) struct Global {
     /// Configuration file (TOML), over the defaults and under the environment
     #[arg(long, global = true, value_name = "FILE", env = "HOOKLEDGER_CONFIG")]
@@ -51,7 +52,8 @@ pub(super) struct Global {
 pub(super) enum Command {
     /// Run the service
     Serve,
-    /// Watch five operations end well, against the simulator and a temporary database
+    /// Watch five operations end, against the simulator and a temporary database; reads no
+    /// configuration
     Demo(super::demo::Args),
     /// Run a fake Gemini API to try the service against
     Simulate(Simulate),

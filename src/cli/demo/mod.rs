@@ -21,6 +21,7 @@ mod tale;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use serde_json::json;
@@ -38,7 +39,7 @@ const LONGEST: Duration = Duration::from_secs(18);
 /// `demo`'s arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Stop after the story; exits 0 only if the database file confirms every claim
+    /// Stop after the story, as with --json; exits 0 only if the database file confirms every claim
     #[arg(long)]
     once: bool,
     /// Keep the database (demo.db) and the claims (claims.json) in this directory
@@ -90,21 +91,23 @@ pub(super) async fn run(verbose: u8, args: Args, output: &Output) -> Result<(), 
         place.database.display()
     )?;
     let mut tale = Tale::default();
+    // One listener for signals all along: one that comes between two steps is not missed.
+    let mut stopping = pin!(app::asked_to_stop());
     let telling = async { Teller::new(&stage, &mut *out, &mut tale).tell().await };
     let told = tokio::select! {
         told = tokio::time::timeout(LONGEST, telling) => told.unwrap_or_else(|_| {
             Err(Failure::failed(format!("the story did not end within {LONGEST:?}")))
         }),
-        _ = app::asked_to_stop() => Err(Failure::failed("stopped before the story ended")),
+        _ = &mut stopping => Err(Failure::failed("stopped before the story ended")),
     };
     if let Err(failure) = told {
         stage.stop().await;
         return Err(failure);
     }
-    if !args.once {
+    if !args.once && !output.is_json() {
         tale.received = stage.sink.received();
         let read = read_back(&tale, &place, &mut *out, output).await;
-        let played = play(&stage, &mut *out).await;
+        let played = play(&stage, &mut *out, stopping).await;
         stage.stop().await;
         return read.and(played);
     }
@@ -152,7 +155,14 @@ async fn read_back(
 }
 
 /// Shows what to try, and every effect that arrives, until asked to stop.
-async fn play(stage: &Stage, out: &mut dyn Write) -> Result<(), Failure> {
+async fn play<S>(
+    stage: &Stage,
+    out: &mut dyn Write,
+    mut stopping: Pin<&mut S>,
+) -> Result<(), Failure>
+where
+    S: Future<Output = anyhow::Result<&'static str>>,
+{
     let at = &stage.addresses;
     let (sim, admin, token) = (at.simulator, at.admin, &at.admin_token);
     writeln!(
@@ -161,7 +171,7 @@ async fn play(stage: &Stage, out: &mut dyn Write) -> Result<(), Failure> {
          SIM=http://{sim} ADMIN=http://{admin} AUTH='authorization: Bearer {token}'\n\
          # start a job that ends after two seconds; its name is in the answer\n\
          curl -s $SIM/_sim/operations -d '{{\"kind\": \"batch\"}}'\n\
-         # one whose webhook is lost\n\
+         # one whose webhook is lost: only if it is registered can it be missed\n\
          curl -s $SIM/_sim/operations -d '{{\"kind\": \"batch\", \"webhook\": {{\"deliver\": \"drop\"}}}}'\n\
          # register it, look at it, list them all\n\
          curl -s -H \"$AUTH\" -H 'content-type: application/json' $ADMIN/api/v1/operations \\\n     \
@@ -177,8 +187,6 @@ async fn play(stage: &Stage, out: &mut dyn Write) -> Result<(), Failure> {
     )?;
     out.flush()?;
     let mut shown = stage.sink.received().len();
-    let stopping = app::asked_to_stop();
-    tokio::pin!(stopping);
     loop {
         tokio::select! {
             () = stage.sink.arrived() => {

@@ -41,7 +41,7 @@ shared_header = false
 min_free_disk = "1MiB"
 [reconcile]
 interval = "200ms"
-grace = "2s"
+grace = "3s"
 check_min = "500ms"
 check_max = "500ms"
 webhook_late_after = "200ms"
