@@ -222,7 +222,7 @@ impl Parts {
             worker: Arc::new(worker),
             sender: Arc::new(sender),
             reconciler: Arc::new(reconciler),
-            upkeep: Arc::new(Upkeep::new(store(), clock(), settings)),
+            upkeep: Arc::new(Upkeep::new(store(), plan(), clock(), settings)),
             receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
             registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
         })

@@ -23,7 +23,7 @@ impl Receive for Receiver {
     async fn receive(&self, delivery: Verified) -> Result<ReceiveAnswer, Unavailable> {
         match Self::receive(self, delivery).await {
             Ok(received) => Ok(received.verdict.into()),
-            Err(StoreError::Busy) => Err(Unavailable {
+            Err(StoreError::Busy | StoreError::Locked) => Err(Unavailable {
                 retry_after: WHEN_BUSY,
             }),
             Err(error) => {

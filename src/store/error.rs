@@ -3,6 +3,7 @@
 //! | error | the caller sees | what happens next |
 //! |---|---|---|
 //! | `Busy` | 503 with `Retry-After` | the sender tries again; nothing was stored |
+//! | `Locked` | 503 with `Retry-After` | resumes when the other process lets go of the file |
 //! | `Full` | 503, not ready | resumes by itself when there is room |
 //! | `Broken` | 503, then the process ends | a supervisor restarts it; start-up checks the file |
 //! | `Fenced` | nothing | the lease was lost: somebody else owns the row now |
@@ -16,6 +17,9 @@ pub enum StoreError {
     /// Too much waits to be committed, or the store is closing.
     #[error("the store is busy: too much waits to be committed")]
     Busy,
+    /// Another process has held the file for longer than the busy time-out.
+    #[error("another process holds the database file")]
+    Locked,
     /// The disk is full. SQLite rolled the transaction back.
     #[error("the disk that holds the database is full")]
     Full,
@@ -52,8 +56,9 @@ impl From<sqlx::Error> for StoreError {
                 let code = db
                     .try_downcast_ref::<sqlx::sqlite::SqliteError>()
                     .and_then(|e| e.code().and_then(|c| c.parse::<i32>().ok()));
-                // The low byte is the primary code: 10 IOERR, 11 CORRUPT, 13 FULL, 26 NOTADB.
+                // The low byte is the primary code: 5 BUSY, 10 IOERR, 11 CORRUPT, 13 FULL, 26 NOTADB.
                 match code.map(|c| c & 0xff) {
+                    Some(5) => Self::Locked,
                     Some(13) => Self::Full,
                     Some(10 | 11 | 26) => Self::Broken(error.to_string()),
                     _ => Self::Database(error.to_string()),

@@ -423,6 +423,29 @@ async fn gone_needs_a_day_of_404_and_is_not_the_end() {
 }
 
 #[tokio::test]
+async fn what_is_gone_for_good_is_pruned_and_its_alerts_end() {
+    let w = World::new().await;
+    w.register(A, "nightly").await;
+    while w.operation(A).await.unwrap().state == OperationState::Pending {
+        w.advance(31 * MINUTE);
+        w.reconcile().await;
+        w.work().await;
+    }
+    let upkeep = hookledger::reconcile::upkeep::Upkeep::new(
+        w.base.store.clone(),
+        w.planner.clone(),
+        w.base.clock.clone(),
+        &w.settings,
+    );
+    w.advance(13 * 24 * HOUR);
+    assert_eq!(upkeep.step().await.unwrap().operations, 0);
+    w.advance(2 * 24 * HOUR);
+    assert_eq!(upkeep.step().await.unwrap().operations, 1);
+    assert!(w.operation(A).await.is_none());
+    assert_eq!(w.base.store.open_alerts().await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn done_with_neither_response_nor_error_becomes_anomalous_after_bounded_looks() {
     let w = World::new().await;
     let name = "models/veo/operations/op1";
@@ -741,6 +764,7 @@ async fn a_settled_operation_is_pruned_into_a_tombstone_that_late_events_cannot_
     let w = World::new().await;
     let upkeep = hookledger::reconcile::upkeep::Upkeep::new(
         w.base.store.clone(),
+        w.planner.clone(),
         w.base.clock.clone(),
         &w.settings,
     );
@@ -771,6 +795,7 @@ async fn an_effect_that_is_not_over_keeps_its_operation() {
     let w = World::new().await;
     let upkeep = hookledger::reconcile::upkeep::Upkeep::new(
         w.base.store.clone(),
+        w.planner.clone(),
         w.base.clock.clone(),
         &w.settings,
     );

@@ -5,6 +5,7 @@
 mod admin_api;
 mod cli;
 mod config;
+mod crash;
 mod effects;
 mod floors;
 mod gemini_client;
@@ -17,6 +18,7 @@ mod http_store;
 mod http_support;
 mod ledger;
 mod metrics;
+mod service;
 mod simulator_api;
 mod simulator_faults;
 mod simulator_serve;

@@ -39,7 +39,7 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "an admin request failed in the store");
         match error {
-            StoreError::Busy => Self::from(Problem::UNAVAILABLE),
+            StoreError::Busy | StoreError::Locked => Self::from(Problem::UNAVAILABLE),
             StoreError::Full => Self::from(Problem::UNAVAILABLE.after(Duration::from_secs(30)))
                 .because("The disk that holds the database is full. Nothing was stored."),
             StoreError::Broken(_) => Self::from(
@@ -130,6 +130,7 @@ mod tests {
             (response.status().as_u16(), again)
         };
         assert_eq!(answer(StoreError::Busy), (503, true));
+        assert_eq!(answer(StoreError::Locked), (503, true));
         assert_eq!(answer(StoreError::Full), (503, true));
         assert_eq!(answer(StoreError::Broken("x".to_owned())), (503, true));
         assert_eq!(answer(StoreError::Database("x".to_owned())), (500, false));

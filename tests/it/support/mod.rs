@@ -1,6 +1,10 @@
 //! What most tests stand on: a real store in a temporary directory, a clock they move, and a world
 //! of use cases around a scripted API.
 
+pub(crate) mod outside;
+pub(crate) mod process;
+pub(crate) mod sink;
+pub(crate) mod stand;
 pub(crate) mod world;
 
 use std::sync::Arc;
@@ -17,8 +21,8 @@ use tempfile::TempDir;
 pub(crate) const PATH_TOKEN: &str = "test-path-token-0123456789abcdef";
 /// Another.
 pub(crate) const SHARED_SECRET: &str = "test-shared-secret-fedcba9876543210";
-/// 2026-01-22T12:00:00Z, where the clock of a test stands at first.
-pub(crate) const START_MS: i64 = 1_769_083_200_000;
+/// 2026-11-30T12:00:00Z, where the clock of a test stands at first.
+pub(crate) const START_MS: i64 = 1_796_040_000_000;
 /// The same, as a moment.
 pub(crate) const NOON: Timestamp = Timestamp::from_millis(START_MS);
 

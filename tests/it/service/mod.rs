@@ -1,0 +1,6 @@
+//! The real program over real sockets, told by a fake Gemini and telling a recording receiver.
+
+mod canary;
+mod door;
+mod paths;
+mod stop;

@@ -1,0 +1,168 @@
+//! The ways in which an operation comes to its end, each with its effect.
+
+use std::time::Duration;
+
+use hookledger::simulator::Mode;
+use serde_json::Value;
+
+use crate::support::outside::{self, Told};
+use crate::support::process::eventually;
+use crate::support::stand::{SOON, Stand, job, silent, succeeded};
+
+/// The effect of an operation arrived once, and says what the ledger says.
+fn check_effect(stand: &Stand, name: &str, operation: &Value) {
+    let got = stand.sink.about(name);
+    assert_eq!(got.len(), 1, "{name}: once");
+    assert_eq!(
+        got[0].key, operation["effects"][0]["idempotency_key"],
+        "{name}"
+    );
+    let body = got[0].json();
+    assert_eq!(body["type"], "operation.settled");
+    for field in ["id", "name", "kind", "job_kind", "state", "settled_by"] {
+        assert_eq!(body["data"][field], operation[field], "{name}: {field}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_by_webhook_or_found_by_reconciliation_each_settles_with_its_effect() {
+    // Reconciliation must not be faster than the webhook that is to be shown.
+    let stand = Stand::with(&[("reconcile.grace", "'3s'")]).await;
+    let told = stand.gemini.start(job(true, Mode::Once)).unwrap();
+    let lost = stand.gemini.start(job(true, Mode::Drop)).unwrap();
+    let bad = stand.gemini.start(job(true, Mode::Drop)).unwrap();
+    for name in [&told, &lost, &bad] {
+        assert_eq!(stand.register(name, "nightly").await.status(), 201);
+        assert_eq!(stand.register(name, "nightly").await.status(), 200);
+        assert_eq!(stand.register(name, "weekly").await.status(), 409);
+    }
+    stand.gemini.finish(&told, Default::default()).unwrap();
+    stand.gemini.finish(&lost, Default::default()).unwrap();
+    let failed = serde_json::from_str("\"failed\"").unwrap();
+    stand.gemini.finish(&bad, failed).unwrap();
+    for (name, by, state) in [
+        (&told, "webhook", "succeeded"),
+        (&lost, "reconcile", "succeeded"),
+        (&bad, "reconcile", "failed"),
+    ] {
+        let operation = stand.settled(name).await;
+        assert_eq!(operation["settled_by"], by, "{name}");
+        assert_eq!(operation["state"], state, "{name}");
+        assert_eq!(operation["job_kind"], "nightly");
+        check_effect(&stand, name, &operation);
+    }
+    let all = Told {
+        settled: [told, lost, bad].into(),
+        ..Told::default()
+    };
+    outside::check_drained(&stand.db(), &all, &stand.sink).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_ending_changes_nothing() {
+    let stand = Stand::up().await;
+    let name = stand.gemini.start(silent(true)).unwrap();
+    assert_eq!(stand.register(&name, "nightly").await.status(), 201);
+    let before = stand.operation(&name).await.unwrap();
+    let (status, word) = stand.deliver("forged", succeeded(&name)).await;
+    assert_eq!((status, &*word), (200, "accepted"));
+    let closed =
+        "SELECT count(*) FROM work_queue WHERE outcome = 'not_terminal' AND reason = 'webhook'";
+    eventually("the forged ending is refuted", SOON, async || {
+        (outside::count(&stand.db(), closed).await == 1).then_some(())
+    })
+    .await;
+    let after = stand.operation(&name).await.unwrap();
+    for field in [
+        "id",
+        "state",
+        "settled_by",
+        "settled_at",
+        "job_kind",
+        "effects",
+    ] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    assert_eq!(after["state"], "pending");
+    // A name that does not exist gets no record at all.
+    let nobody = "batches/zzzzzzzzzzzzzzzzzzzz";
+    assert_eq!(stand.deliver("nobody", succeeded(nobody)).await.0, 200);
+    let asked = || {
+        stand
+            .gemini
+            .requests()
+            .iter()
+            .any(|r| r.path.ends_with(nobody))
+    };
+    eventually("the API is asked", SOON, async || asked().then_some(())).await;
+    assert_eq!(stand.operation(nobody).await, None);
+    assert!(stand.sink.by_operation().is_empty());
+    // And the truth still settles.
+    stand.gemini.finish(&name, Default::default()).unwrap();
+    let operation = stand.settled(&name).await;
+    check_effect(&stand, &name, &operation);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registering_what_was_adopted_still_runs_its_effect() {
+    let stand = Stand::with(&[("each_effect.job_kind", "'nightly'")]).await;
+    let name = stand.gemini.start(silent(false)).unwrap();
+    assert_eq!(stand.deliver("early", succeeded(&name)).await.0, 200);
+    let adopted = eventually("it is adopted and settled", SOON, async || {
+        stand
+            .operation(&name)
+            .await
+            .filter(|o| !o["settled_by"].is_null())
+    })
+    .await;
+    assert_eq!(adopted["job_kind"], "unregistered");
+    assert!(
+        stand.sink.about(&name).is_empty(),
+        "no effect matches it yet"
+    );
+    // The record was there already.
+    assert_eq!(stand.register(&name, "nightly").await.status(), 200);
+    let operation = eventually("its effect is done", SOON, async || {
+        let operation = stand.operation(&name).await?;
+        (operation["effects"][0]["state"] == "done").then_some(operation)
+    })
+    .await;
+    assert_eq!(
+        operation["settled_at"], adopted["settled_at"],
+        "settled once"
+    );
+    check_effect(&stand, &name, &operation);
+    assert_eq!(stand.register(&name, "nightly").await.status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_effect_that_fails_is_sent_again_with_its_key_and_body() {
+    let stand = Stand::up().await;
+    stand.sink.answer_next([500, 404, 502]);
+    let name = stand.gemini.start(job(false, Mode::Twice)).unwrap();
+    stand.settled(&name).await;
+    let got = stand.sink.about(&name);
+    assert_eq!(got.len(), 4, "three failures, one receipt");
+    assert!(got.iter().all(|g| g == &got[0]));
+    let told = Told {
+        settled: [name].into(),
+        ..Told::default()
+    };
+    outside::check_drained(&stand.db(), &told, &stand.sink).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_instance_on_the_same_file_is_refused() {
+    let mut stand = Stand::up().await;
+    let mut second = stand.spawn("second.log");
+    let status = second.ended(Duration::from_secs(10)).await;
+    assert!(!status.success());
+    let said = second.logged();
+    assert!(said.contains("in use by another hookledger"), "{said}");
+    assert!(said.contains("webhook.db"), "{said}");
+    // The first one does not notice.
+    let name = stand.gemini.start(job(false, Mode::Once)).unwrap();
+    stand.settled(&name).await;
+    assert!(stand.service().is_running());
+    outside::check_file(&stand.db()).await;
+}

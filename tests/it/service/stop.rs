@@ -1,0 +1,133 @@
+//! SIGTERM: in time, with exit code 0, and without losing what was answered.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hookledger::base::clock::{Clock as _, SystemClock};
+use hookledger::simulator::{Fault, FaultKind};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::support::outside::{self, Told};
+use crate::support::process::eventually;
+use crate::support::stand::{PATH_TOKEN, SOON, Stand, silent, succeeded};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_load_it_stops_in_time_and_every_answer_was_true() {
+    let mut stand = Stand::up().await;
+    let names: Vec<String> = (0..20)
+        .map(|_| stand.gemini.start(silent(false)).unwrap())
+        .collect();
+    let mut service = stand.take();
+    let stopped = AtomicBool::new(false);
+    let sender = async |from: usize| {
+        let mut stored = Vec::new();
+        for n in 0.. {
+            if stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            let id = format!("load-{from}-{n}");
+            let name = &names[n % names.len()];
+            // Refused or cut off: the sender would try again elsewhere.
+            if let Ok(answer) = stand.signed(&id, succeeded(name)).send().await
+                && answer.status() == 200
+            {
+                stored.push((id, name.clone()));
+            }
+        }
+        stored
+    };
+    let clock = SystemClock::new();
+    let stopping = async {
+        clock.sleep(Duration::from_millis(700)).await;
+        service.terminate();
+        let status = service.ended(Duration::from_secs(9)).await;
+        stopped.store(true, Ordering::Relaxed);
+        status
+    };
+    let (sent, status) = tokio::join!(futures_util::future::join_all((0..8).map(sender)), stopping);
+    assert_eq!(status.code(), Some(0), "{}", service.logged());
+    assert!(service.logged().contains("hookledger has stopped"));
+    let sent: Vec<_> = sent.into_iter().flatten().collect();
+    assert!(sent.len() > 20, "only {} were answered", sent.len());
+    let told = Told {
+        stored: sent.iter().map(|(id, _)| id.clone()).collect(),
+        settled: sent.into_iter().map(|(_, name)| name).collect(),
+        ..Told::default()
+    };
+    outside::check_stored(&stand.db(), &told).await;
+    outside::check_file(&stand.db()).await;
+    // The next one carries all of it to its end.
+    stand.start().await;
+    eventually("all is settled", SOON, async || {
+        outside::is_drained(&stand.db()).await.then_some(())
+    })
+    .await;
+    outside::check_drained(&stand.db(), &told, &stand.sink).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hanging_api_and_stalled_clients_do_not_delay_it() {
+    let mut stand = Stand::up().await;
+    let name = stand.gemini.start(silent(false)).unwrap();
+    let hang = Fault {
+        ms: Some(60_000),
+        ..Fault::once(FaultKind::Hang).on(&name).times(0)
+    };
+    stand.gemini.fault(hang);
+    assert_eq!(stand.deliver("hanging", succeeded(&name)).await.0, 200);
+    let asked = || {
+        stand
+            .gemini
+            .requests()
+            .iter()
+            .any(|r| r.path.ends_with(&name))
+    };
+    eventually("the API is asked", SOON, async || asked().then_some(())).await;
+    let mut stalled = Vec::new();
+    for n in 0..60 {
+        let mut socket = TcpStream::connect(stand.public).await.unwrap();
+        let text = match n % 3 {
+            0 => String::new(),
+            1 => format!("POST /hooks/gemini/{PATH_TOKEN} HTTP/1.1\r\nHost: a\r\nX-Half"),
+            _ => format!(
+                "POST /hooks/gemini/{PATH_TOKEN} HTTP/1.1\r\nHost: a\r\nX-Hook-Secret: {}\r\nContent-Length: 50\r\n\r\nhalf",
+                crate::support::stand::SHARED
+            ),
+        };
+        socket.write_all(text.as_bytes()).await.unwrap();
+        stalled.push(socket);
+    }
+    let mut service = stand.take();
+    service.terminate();
+    // The configured 8 s, and a moment for a busy machine.
+    let status = service.ended(Duration::from_millis(9_500)).await;
+    assert_eq!(status.code(), Some(0), "{}", service.logged());
+    drop(stalled);
+    let held = "SELECT count(*) FROM work_queue WHERE state = 'leased'";
+    assert_eq!(
+        outside::count(&stand.db(), held).await,
+        0,
+        "the lease was given back"
+    );
+    let charged = "SELECT coalesce(sum(attempts), 0) FROM work_queue";
+    assert_eq!(
+        outside::count(&stand.db(), charged).await,
+        0,
+        "a stop is nobody's fault"
+    );
+    stand.gemini.clear_faults();
+    stand.start().await;
+    stand.settled(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_it_stops_at_once() {
+    let mut stand = Stand::up().await;
+    // A kept-alive connection is not work.
+    assert_eq!(stand.deliver("ping", "{}").await.0, 200);
+    let mut service = stand.take();
+    service.terminate();
+    let status = service.ended(Duration::from_secs(3)).await;
+    assert_eq!(status.code(), Some(0), "{}", service.logged());
+}

@@ -1,0 +1,138 @@
+//! The program as a process of its own: started, watched from outside, stopped and killed.
+//!
+//! Nothing is shared with it but its sockets and its file. Waiting is polling with a deadline.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use hookledger::base::clock::{Clock as _, SystemClock};
+use tokio::process::{Child, Command};
+
+/// How long a debug build may take from `exec` to ready.
+const UP: Duration = Duration::from_secs(20);
+
+/// One running `hookledger serve`. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Service {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Service {
+    /// Starts the program on this configuration and nothing of the environment but `secrets`. Its log
+    /// is appended to `log`.
+    pub(crate) fn spawn(config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
+        let lines = File::options().create(true).append(true).open(log).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_hookledger"))
+            .arg("--config")
+            .arg(config)
+            .arg("serve")
+            .env_clear()
+            .envs(secrets.iter().copied())
+            .current_dir(config.parent().unwrap())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(lines)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            log: log.to_owned(),
+        }
+    }
+
+    /// Waits until `/readyz` says yes.
+    pub(crate) async fn ready(&mut self, address: SocketAddr) {
+        let http = client();
+        let url = format!("http://{address}/readyz");
+        let clock = SystemClock::new();
+        while clock.monotonic() < UP {
+            if let Ok(answer) = http.get(&url).send().await
+                && answer.status() == 200
+            {
+                return;
+            }
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!(
+                    "it ended ({status}) before it was ready:\n{}",
+                    self.logged()
+                );
+            }
+            clock.sleep(Duration::from_millis(10)).await;
+        }
+        panic!("not ready after {UP:?}:\n{}", self.logged());
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        let process = rustix::process::Pid::from_raw(id).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end, `within` at most.
+    pub(crate) async fn ended(&mut self, within: Duration) -> ExitStatus {
+        match tokio::time::timeout(within, self.child.wait()).await {
+            Ok(status) => status.unwrap(),
+            Err(_) => panic!("still running after {within:?}:\n{}", self.logged()),
+        }
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn logged(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+/// A client that waits longer than the service may.
+pub(crate) fn client() -> reqwest::Client {
+    reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(30))
+        .build()
+        .unwrap()
+}
+
+/// An address for a process that is to come back under it. Below the range that the kernel hands out
+/// by itself, so nobody's outgoing connection takes it meanwhile.
+pub(crate) fn address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+        let offset = std::process::id().wrapping_mul(37).wrapping_add(turn) % 12_000;
+        let port = u16::try_from(20_000 + offset).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// Asks again and again until the answer is there.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    within: Duration,
+    mut ask: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let clock = SystemClock::new();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(clock.monotonic() < within, "not within {within:?}: {what}");
+        clock.sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,90 @@
+//! A receiver of effects that remembers all it got.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::post;
+use bytes::Bytes;
+use hookledger::base::clock::SystemClock;
+use hookledger::base::shutdown::Shutdown;
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Got {
+    pub(crate) key: String,
+    pub(crate) body: Bytes,
+}
+
+impl Got {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub(crate) fn operation(&self) -> String {
+        self.json()["data"]["name"].as_str().unwrap().to_owned()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    got: Vec<Got>,
+    answers: VecDeque<u16>,
+}
+
+/// Listens on loopback until the test ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Sink {
+    pub(crate) url: String,
+    memory: Arc<Mutex<Memory>>,
+}
+
+impl Sink {
+    pub(crate) async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/effects", listener.local_addr().unwrap());
+        let memory = Arc::<Mutex<Memory>>::default();
+        let router = Router::new()
+            .route("/effects", post(take))
+            .with_state(memory.clone());
+        let tasks = Shutdown::new(Arc::new(SystemClock::new()));
+        tasks.spawn("sink", async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        Self { url, memory }
+    }
+
+    /// The next requests are answered so, and 200 after that.
+    pub(crate) fn answer_next(&self, statuses: impl IntoIterator<Item = u16>) {
+        self.memory.lock().unwrap().answers.extend(statuses);
+    }
+
+    /// All it got, by operation.
+    pub(crate) fn by_operation(&self) -> BTreeMap<String, Vec<Got>> {
+        let mut all: BTreeMap<_, Vec<Got>> = BTreeMap::new();
+        for got in &self.memory.lock().unwrap().got {
+            all.entry(got.operation()).or_default().push(got.clone());
+        }
+        all
+    }
+
+    /// What it got about one operation.
+    pub(crate) fn about(&self, operation: &str) -> Vec<Got> {
+        self.by_operation().remove(operation).unwrap_or_default()
+    }
+}
+
+async fn take(
+    State(memory): State<Arc<Mutex<Memory>>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let key = headers["webhook-id"].to_str().unwrap().to_owned();
+    let mut memory = memory.lock().unwrap();
+    memory.got.push(Got { key, body });
+    let status = memory.answers.pop_front().unwrap_or(200);
+    StatusCode::from_u16(status).unwrap()
+}
