@@ -82,10 +82,14 @@ impl Service {
 
     /// Waits for its end, `within` at most.
     pub(crate) async fn ended(&mut self, within: Duration) -> ExitStatus {
-        match tokio::time::timeout(within, self.child.wait()).await {
-            Ok(status) => status.unwrap(),
-            Err(_) => panic!("still running after {within:?}:\n{}", self.logged()),
-        }
+        let Ok(status) = tokio::time::timeout(within, self.child.wait()).await else {
+            panic!(
+                "still running after {within:?}:
+{}",
+                self.logged()
+            );
+        };
+        status.unwrap()
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
