@@ -32,6 +32,7 @@ pub struct Cli {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(super) struct Global {
     /// Configuration file (TOML), over the defaults and under the environment
     #[arg(long, global = true, value_name = "FILE", env = "HOOKLEDGER_CONFIG")]

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, Table, TableComponent, presets};
 use serde_json::Value;
 
 use super::failure::Failure;
@@ -76,11 +76,11 @@ impl Output {
     /// Records as a table.
     pub(super) fn table(&self, rows: &[Value], columns: &[Column]) -> String {
         let mut table = Table::new();
-        table.load_preset(if self.terminal {
-            presets::UTF8_HORIZONTAL_ONLY
-        } else {
-            presets::NOTHING
-        });
+        table.load_preset(presets::NOTHING);
+        if self.terminal {
+            table.set_style(TableComponent::HeaderLines, '─');
+            table.set_style(TableComponent::MiddleHeaderIntersections, '─');
+        }
         table.set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(columns.iter().map(|(heading, _)| *heading));
         for row in rows {

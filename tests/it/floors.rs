@@ -28,8 +28,9 @@ const FLOORS: &[(&str, u8)] = &[
     ("main", 7),
 ];
 
-/// Pairs on one floor that may look at each other's types: settings are made of domain words.
-const ALLOWED_BESIDE: &[(&str, &str)] = &[("config", "domain")];
+/// Pairs on one floor of which the first may use the second: settings are made of domain words, and
+/// the program starts the command line.
+const ALLOWED_BESIDE: &[(&str, &str)] = &[("config", "domain"), ("main", "cli")];
 
 /// Crate → the only rooms (or files) that may name it.
 const FOREIGN: &[(&str, &[&str])] = &[

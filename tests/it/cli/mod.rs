@@ -1,0 +1,155 @@
+//! The program itself, run as an operator runs it: a directory of its own and an environment that
+//! holds nothing but what the test says.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod check;
+mod curl;
+mod ledger;
+mod running;
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Secrets that pass every check and must never be printed.
+const CANARIES: [(&str, &str); 4] = [
+    ("HOOK_PATH_TOKEN", "canary-path-token-0123456789abcdef"),
+    ("HOOK_SHARED_SECRET", "canary-shared-secret-0123456789abc"),
+    ("GEMINI_API_KEY", "canary-api-key-0123456789abcdefgh"),
+    (
+        "GEMINI_WEBHOOK_SECRETS",
+        "whsec_Y2FuYXJ5LXNpZ25pbmctc2VjcmV0LTAxMjM0NTY3ODk=",
+    ),
+];
+/// As above; a test that wants the admin API sets it.
+const ADMIN: (&str, &str) = (
+    "HOOKLEDGER_ADMIN_TOKEN",
+    "canary-admin-token-0123456789abcdef",
+);
+
+/// A directory to run in.
+struct Place {
+    dir: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+/// How a run ended.
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Place {
+    /// With the canaries in the environment and nothing listening.
+    fn new() -> Self {
+        let mut place = Self::bare();
+        for (name, value) in CANARIES {
+            place.set(name, value);
+        }
+        place
+    }
+
+    /// With an environment that holds only where nothing listens.
+    fn bare() -> Self {
+        let mut place = Self {
+            dir: tempfile::tempdir().unwrap(),
+            environment: Vec::new(),
+        };
+        place.set("HOOKLEDGER_LISTEN", &free_address());
+        place.set("HOOKLEDGER_ADMIN_LISTEN", &free_address());
+        place
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    fn get(&self, name: &str) -> &str {
+        let found = self.environment.iter().find(|(known, _)| known == name);
+        &found.unwrap().1
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .envs(self.environment.iter().map(|(n, v)| (n, v)))
+            .current_dir(self.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn program(&self) -> Command {
+        self.command(env!("CARGO_BIN_EXE_hookledger"))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(&self.program().args(arguments).output().unwrap())
+    }
+
+    /// Runs it, wants success, and reads the one document it must print.
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        assert_eq!(ran.stderr, "", "{arguments:?}");
+        ran.json()
+    }
+
+    /// Runs it, wants this exit code and nothing on standard output.
+    fn refused(&self, code: i32, arguments: &[&str]) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(
+            ran.code, code,
+            "{arguments:?}: {}{}",
+            ran.stdout, ran.stderr
+        );
+        assert_eq!(ran.stdout, "", "{arguments:?}");
+        assert!(ran.stderr.starts_with("hookledger: "), "{}", ran.stderr);
+        ran.stderr
+    }
+}
+
+impl Ran {
+    /// Every run of every test passes here, so none may print a secret.
+    fn of(output: &Output) -> Self {
+        let ran = Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout.clone()).unwrap(),
+            stderr: String::from_utf8(output.stderr.clone()).unwrap(),
+        };
+        for (name, secret) in CANARIES.iter().chain([&ADMIN]) {
+            for text in [&ran.stdout, &ran.stderr] {
+                assert!(!text.contains(secret), "{name} was printed: {text}");
+            }
+        }
+        ran
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
+    }
+}
+
+/// An address on which nothing listens, and nothing but this process's programs will: one of the
+/// many loopback addresses, so that no other test's free port is the same one.
+fn free_address() -> String {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 100 + high % 100, low, 1);
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    listener.local_addr().unwrap().to_string()
+}

@@ -1,0 +1,150 @@
+//! The ledger by way of a running service, and the service and the simulator as processes.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use hookledger::base::clock::{Clock as _, SystemClock};
+use serde_json::json;
+
+use super::{ADMIN, Place};
+
+/// Long enough for anything that is to happen at all.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A process that does not outlive its test.
+pub(super) struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Running {
+    pub(super) fn serve(place: &Place) -> Self {
+        let log = std::fs::File::create(place.path().join("log")).unwrap();
+        let child = place
+            .program()
+            .arg("serve")
+            .stderr(log)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut running = Self(child);
+        let clock = SystemClock::new();
+        while place.run(&["health", "--ready"]).code != 0 {
+            let log = || std::fs::read_to_string(place.path().join("log")).unwrap();
+            assert!(running.0.try_wait().unwrap().is_none(), "{}", log());
+            assert!(clock.monotonic() < PATIENCE, "{}", log());
+        }
+        running
+    }
+
+    /// Asks it to end, and wants it to end well.
+    fn stop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn one_command_through_the_service_says_what_it_says_through_the_file() {
+    let mut place = Place::new();
+    place.set(ADMIN.0, ADMIN.1);
+    place.set("GEMINI_BASE_URL", "http://127.0.0.1:9");
+    let mut service = Running::serve(&place);
+
+    assert_eq!(place.run(&["health"]).code, 0);
+    assert_eq!(place.run(&["health", "--live"]).code, 0);
+    let name = "models/veo/operations/op1";
+    let new = place.json(&[
+        "operations",
+        "register",
+        "--name",
+        name,
+        "--job-kind",
+        "clip",
+    ]);
+    let id = new["id"].as_str().unwrap().to_owned();
+    let other = [
+        "operations",
+        "register",
+        "--name",
+        name,
+        "--job-kind",
+        "film",
+    ];
+    place.refused(4, &other);
+    place.refused(3, &["operations", "show", "batches/none"]);
+    place.refused(3, &["events", "curl", &id]);
+    place.json(&["operations", "reserve", "--job-kind", "clip"]);
+    place.json(&["operations", "retry", name]);
+    assert_eq!(
+        place.json(&["queue", "list"])["items"][0]["operation"],
+        name
+    );
+    assert_eq!(place.json(&["queue", "retry"])["retried"], 0);
+    let through = place.json(&["operations", "show", &id]);
+
+    // A token it does not know: reading goes by the file, writing says what to do.
+    place.set(ADMIN.0, "canary-another-token-0123456789ab");
+    assert_eq!(place.json(&["operations", "show", name])["id"], id.as_str());
+    let told = place.refused(5, &["operations", "retry", name]);
+    assert!(told.contains("refuses this token"), "{told}");
+
+    place.set(ADMIN.0, ADMIN.1);
+    service.stop();
+    assert_eq!(place.run(&["health"]).code, 1);
+    let file = place.json(&["operations", "show", &id]);
+    let keys =
+        |v: &serde_json::Value| -> Vec<String> { v.as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(keys(&file), keys(&through));
+    assert_eq!(file["name"], through["name"]);
+    let log = std::fs::read_to_string(place.path().join("log")).unwrap();
+    for (_, secret) in super::CANARIES.iter().chain([&ADMIN]) {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+#[test]
+fn health_needs_no_secret_and_answers_zero_or_one() {
+    let place = Place::bare();
+    let ran = place.run(&["health", "--json"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert_eq!(ran.json()["status"], "unreachable");
+    assert_eq!(place.run(&["health", "--url", "ftp://x"]).code, 1);
+    assert_eq!(place.run(&["health", "--set", "no.such=key"]).code, 1);
+}
+
+#[test]
+fn the_simulator_runs_until_it_is_told_to_stop() {
+    let mut place = Place::bare();
+    place.set("WEBHOOK_SECRET", super::CANARIES[3].1);
+    let mut child = place
+        .program()
+        .args(["simulate", "--listen", "127.0.0.1:0", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let mut running = Running(child);
+    let mut text = String::new();
+    for line in BufReader::new(stdout).lines() {
+        text.push_str(&line.unwrap());
+        if text.ends_with('}') {
+            break;
+        }
+    }
+    let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let url = format!("{}/v1beta/batches?key=any", told["url"].as_str().unwrap());
+    let answer = place.command("curl").args(["-sS", &url]).output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(answer.get("error"), None, "{answer}");
+    assert!(answer.is_object(), "{answer}");
+    assert_ne!(answer, json!(null));
+    running.stop();
+}
