@@ -91,10 +91,16 @@ async fn killed_while_an_effect_is_on_its_way_it_sends_the_same_again() {
     outside::check_drained(&stand.db(), &about(&name), &stand.sink).await;
 }
 
-const ROUNDS: u32 = 15;
+/// A longer run is asked for by `KILL_ROUNDS`, another one by `KILL_SEED`.
+const ROUNDS: u64 = 15;
+const SEED: u64 = 20_260_122;
 const SENDERS: u64 = 4;
 /// Between two requests of one sender: together about a hundred a second.
 const PACE: Duration = Duration::from_millis(40);
+
+fn asked(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |n| n.parse().unwrap())
+}
 
 /// What the senders know. An answer nobody heard leaves its delivery in `unheard`.
 #[derive(Default)]
@@ -155,8 +161,8 @@ async fn send(stand: &Stand, known: &Mutex<Known>, done: &AtomicBool, seed: u64)
 /// Starts and kills the program at seeded instants, and reads the file each time it is dead.
 async fn kill_often(stand: &Stand, known: &Mutex<Known>, done: &AtomicBool) {
     let clock = SystemClock::new();
-    let mut random = StdRng::seed_from_u64(20_260_122);
-    for round in 0..ROUNDS {
+    let mut random = StdRng::seed_from_u64(asked("KILL_SEED", SEED));
+    for round in 0..asked("KILL_ROUNDS", ROUNDS) {
         let mut service = stand.spawn("service.log");
         // Every fourth one dies while it starts.
         if round % 4 != 3 {
