@@ -113,6 +113,15 @@ impl Stand {
         Service::spawn(&at("config.toml"), &at(log), &SECRETS)
     }
 
+    /// Starts the program on a disk that takes no more than `kib` in one file.
+    pub(crate) async fn start_limited(&mut self, kib: u32) {
+        let at = |name: &str| self.dir.path().join(name);
+        let (config, log) = (at("config.toml"), at("limited.log"));
+        let mut service = Service::spawn_limited(kib, &config, &log, &SECRETS);
+        service.ready(self.public).await;
+        self.service = Some(service);
+    }
+
     pub(crate) async fn kill(&mut self) {
         self.take().kill().await;
     }
