@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::ids::{Ids, RandomIds};
@@ -312,22 +313,48 @@ fn describe(settings: &Settings) {
 /// It could not start, or the database file broke under it.
 pub async fn serve(settings: &Settings) -> anyhow::Result<()> {
     let metrics = Metrics::install().context("a metrics recorder is installed already")?;
-    let app = App::start(settings, metrics).await?;
+    let mut asked = Asked::listen()?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "hookledger starts");
+    // Dropped half-way, a start leaves what a crash would: nothing was accepted yet.
+    let app = tokio::select! {
+        biased;
+        app = App::start(settings, metrics) => app?,
+        signal = asked.next() => {
+            tracing::info!(signal, "stopping before it had started");
+            return Ok(());
+        }
+    };
     let end = tokio::select! {
-        signal = asked_to_stop() => signal.map(|name| tracing::info!(signal = name, "stopping")),
+        signal = asked.next() => {
+            tracing::info!(signal, "stopping");
+            Ok(())
+        }
         why = app.broken() => Err(anyhow::anyhow!("the database cannot be trusted any more: {why}")),
     };
     app.stop().await;
     end
 }
 
-/// Waits for SIGTERM or SIGINT.
-pub async fn asked_to_stop() -> anyhow::Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    })
+/// SIGTERM and SIGINT, heard from the moment this is made: whoever starts the process may want it
+/// gone while a large file is still being checked.
+struct Asked {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Asked {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Completes with the name of the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }

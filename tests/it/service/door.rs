@@ -7,8 +7,9 @@ use reqwest::Response;
 use serde_json::json;
 use sqlx::{Connection as _, SqliteConnection};
 
-use crate::support::outside;
-use crate::support::stand::{PATH_TOKEN, SHARED, Stand, silent, succeeded};
+use crate::support::outside::{self, Told};
+use crate::support::process::eventually;
+use crate::support::stand::{PATH_TOKEN, SHARED, SOON, Stand, silent, succeeded};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_case_has_its_answer() {
@@ -191,6 +192,56 @@ async fn a_store_that_cannot_commit_is_503_and_nothing_is_lost() {
         "refused, so not seen before"
     );
     stand.settled(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_refuses_the_commit_is_503_and_ends_the_process() {
+    // The log is a file as well, and should not meet the limit first.
+    let mut stand = Stand::with(&[("log.filter", "'warn'")]).await;
+    stand.kill().await;
+    stand.start_limited(1024).await;
+    let name = stand.gemini.start(silent(false)).unwrap();
+    let body = |n: usize| {
+        let padding = "x".repeat(60_000);
+        format!(
+            "{{\"type\":\"batch.succeeded\",\"data\":{{\"id\":\"{name}\"}},\"n\":\"{n}{padding}\"}}"
+        )
+    };
+    let mut told = Told::default();
+    let mut refused = None;
+    for n in 0..40 {
+        let id = format!("large-{n}");
+        let answer = stand.signed(&id, body(n)).send().await.unwrap();
+        if answer.status() != 200 {
+            assert_eq!(answer.status(), 503);
+            assert!(answer.headers().contains_key("retry-after"));
+            refused = Some((id, n));
+            break;
+        }
+        told.stored.insert(id);
+    }
+    let (id, n) = refused.expect("the disk took it all");
+    assert!(!told.stored.is_empty(), "nothing was taken at first");
+    // Only a restart can check the file: a supervisor must see a failure.
+    let mut service = stand.take();
+    let status = service.ended(SOON).await;
+    assert_eq!(status.code(), Some(1), "{}", service.logged());
+    told.refused.insert(id.clone());
+    outside::check_stored(&stand.db(), &told).await;
+    told.refused.clear();
+    stand.start().await;
+    assert_eq!(
+        stand.deliver(&id, body(n)).await,
+        (200, "accepted".to_owned())
+    );
+    told.stored.insert(id);
+    told.settled.insert(name.clone());
+    stand.settled(&name).await;
+    eventually("all is settled", SOON, async || {
+        outside::is_drained(&stand.db()).await.then_some(())
+    })
+    .await;
+    outside::check_drained(&stand.db(), &told, &stand.sink).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

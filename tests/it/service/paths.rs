@@ -1,8 +1,10 @@
 //! The ways in which an operation comes to its end, each with its effect.
 
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::time::Duration;
 
-use hookledger::simulator::Mode;
+use hookledger::simulator::{Mode, Outcome};
 use serde_json::Value;
 
 use crate::support::outside::{self, Told};
@@ -32,14 +34,13 @@ async fn told_by_webhook_or_found_by_reconciliation_each_settles_with_its_effect
     let lost = stand.gemini.start(job(true, Mode::Drop)).unwrap();
     let bad = stand.gemini.start(job(true, Mode::Drop)).unwrap();
     for name in [&told, &lost, &bad] {
-        assert_eq!(stand.register(name, "nightly").await.status(), 201);
-        assert_eq!(stand.register(name, "nightly").await.status(), 200);
-        assert_eq!(stand.register(name, "weekly").await.status(), 409);
+        assert_eq!(stand.register(name, "nightly").await, 201);
+        assert_eq!(stand.register(name, "nightly").await, 200);
+        assert_eq!(stand.register(name, "weekly").await, 409);
     }
-    stand.gemini.finish(&told, Default::default()).unwrap();
-    stand.gemini.finish(&lost, Default::default()).unwrap();
-    let failed = serde_json::from_str("\"failed\"").unwrap();
-    stand.gemini.finish(&bad, failed).unwrap();
+    stand.gemini.finish(&told, Outcome::default()).unwrap();
+    stand.gemini.finish(&lost, Outcome::default()).unwrap();
+    stand.gemini.finish(&bad, Outcome::Failed).unwrap();
     for (name, by, state) in [
         (&told, "webhook", "succeeded"),
         (&lost, "reconcile", "succeeded"),
@@ -62,7 +63,7 @@ async fn told_by_webhook_or_found_by_reconciliation_each_settles_with_its_effect
 async fn a_forged_ending_changes_nothing() {
     let stand = Stand::up().await;
     let name = stand.gemini.start(silent(true)).unwrap();
-    assert_eq!(stand.register(&name, "nightly").await.status(), 201);
+    assert_eq!(stand.register(&name, "nightly").await, 201);
     let before = stand.operation(&name).await.unwrap();
     let (status, word) = stand.deliver("forged", succeeded(&name)).await;
     assert_eq!((status, &*word), (200, "accepted"));
@@ -98,7 +99,7 @@ async fn a_forged_ending_changes_nothing() {
     assert_eq!(stand.operation(nobody).await, None);
     assert!(stand.sink.by_operation().is_empty());
     // And the truth still settles.
-    stand.gemini.finish(&name, Default::default()).unwrap();
+    stand.gemini.finish(&name, Outcome::default()).unwrap();
     let operation = stand.settled(&name).await;
     check_effect(&stand, &name, &operation);
 }
@@ -121,7 +122,7 @@ async fn registering_what_was_adopted_still_runs_its_effect() {
         "no effect matches it yet"
     );
     // The record was there already.
-    assert_eq!(stand.register(&name, "nightly").await.status(), 200);
+    assert_eq!(stand.register(&name, "nightly").await, 200);
     let operation = eventually("its effect is done", SOON, async || {
         let operation = stand.operation(&name).await?;
         (operation["effects"][0]["state"] == "done").then_some(operation)
@@ -132,7 +133,7 @@ async fn registering_what_was_adopted_still_runs_its_effect() {
         "settled once"
     );
     check_effect(&stand, &name, &operation);
-    assert_eq!(stand.register(&name, "nightly").await.status(), 200);
+    assert_eq!(stand.register(&name, "nightly").await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -131,3 +131,24 @@ async fn idle_it_stops_at_once() {
     let status = service.ended(Duration::from_secs(3)).await;
     assert_eq!(status.code(), Some(0), "{}", service.logged());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asked_while_it_starts_it_goes_as_well() {
+    let mut stand = Stand::up().await;
+    stand.kill().await;
+    for wait in [0, 20, 40, 80] {
+        let mut service = stand.spawn("early.log");
+        // Until it says so, the kernel answers the signal.
+        eventually("it begins", SOON, async || {
+            service.logged().contains("hookledger starts").then_some(())
+        })
+        .await;
+        SystemClock::new().sleep(Duration::from_millis(wait)).await;
+        service.terminate();
+        let status = service.ended(Duration::from_secs(3)).await;
+        assert_eq!(status.code(), Some(0), "{}", service.logged());
+        std::fs::remove_file(stand.dir.path().join("early.log")).unwrap();
+    }
+    stand.start().await;
+    outside::check_file(&stand.db()).await;
+}

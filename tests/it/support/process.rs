@@ -12,6 +12,7 @@ use std::time::Duration;
 use hookledger::base::clock::{Clock as _, SystemClock};
 use tokio::process::{Child, Command};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hookledger");
 /// How long a debug build may take from `exec` to ready.
 const UP: Duration = Duration::from_secs(20);
 
@@ -26,8 +27,26 @@ impl Service {
     /// Starts the program on this configuration and nothing of the environment but `secrets`. Its log
     /// is appended to `log`.
     pub(crate) fn spawn(config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
+        Self::run(Command::new(PROGRAM), config, log, secrets)
+    }
+
+    /// The same, but no file it writes may grow beyond `kib`: the disk refuses, as a full one would.
+    pub(crate) fn spawn_limited(
+        kib: u32,
+        config: &Path,
+        log: &Path,
+        secrets: &[(&str, &str)],
+    ) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        // The shell counts blocks of 512 bytes. The signal is ignored so that the write fails instead.
+        let script = format!("trap '' XFSZ; ulimit -f {}; exec {PROGRAM} \"$@\"", kib * 2);
+        shell.args(["-c", &script, "sh"]);
+        Self::run(shell, config, log, secrets)
+    }
+
+    fn run(mut command: Command, config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
         let lines = File::options().create(true).append(true).open(log).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_hookledger"))
+        let child = command
             .arg("--config")
             .arg(config)
             .arg("serve")
@@ -82,10 +101,14 @@ impl Service {
 
     /// Waits for its end, `within` at most.
     pub(crate) async fn ended(&mut self, within: Duration) -> ExitStatus {
-        match tokio::time::timeout(within, self.child.wait()).await {
-            Ok(status) => status.unwrap(),
-            Err(_) => panic!("still running after {within:?}:\n{}", self.logged()),
-        }
+        let Ok(status) = tokio::time::timeout(within, self.child.wait()).await else {
+            panic!(
+                "still running after {within:?}:
+{}",
+                self.logged()
+            );
+        };
+        status.unwrap()
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

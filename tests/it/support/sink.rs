@@ -1,13 +1,16 @@
 //! A receiver of effects that remembers all it got.
 
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
 use bytes::Bytes;
-use hookledger::base::clock::SystemClock;
+use hookledger::base::clock::{Clock as _, SystemClock};
 use hookledger::base::shutdown::Shutdown;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -33,6 +36,7 @@ impl Got {
 struct Memory {
     got: Vec<Got>,
     answers: VecDeque<u16>,
+    pause: Duration,
 }
 
 /// Listens on loopback until the test ends.
@@ -62,6 +66,11 @@ impl Sink {
         self.memory.lock().unwrap().answers.extend(statuses);
     }
 
+    /// From now on each answer comes so long after its request was remembered.
+    pub(crate) fn answer_after(&self, pause: Duration) {
+        self.memory.lock().unwrap().pause = pause;
+    }
+
     /// All it got, by operation.
     pub(crate) fn by_operation(&self) -> BTreeMap<String, Vec<Got>> {
         let mut all: BTreeMap<_, Vec<Got>> = BTreeMap::new();
@@ -83,8 +92,11 @@ async fn take(
     body: Bytes,
 ) -> StatusCode {
     let key = headers["webhook-id"].to_str().unwrap().to_owned();
-    let mut memory = memory.lock().unwrap();
-    memory.got.push(Got { key, body });
-    let status = memory.answers.pop_front().unwrap_or(200);
+    let (status, pause) = {
+        let mut memory = memory.lock().unwrap();
+        memory.got.push(Got { key, body });
+        (memory.answers.pop_front().unwrap_or(200), memory.pause)
+    };
+    SystemClock::new().sleep(pause).await;
     StatusCode::from_u16(status).unwrap()
 }

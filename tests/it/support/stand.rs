@@ -1,6 +1,8 @@
 //! The whole scene: a fake Gemini, a receiver of effects and the real program between them, with
 //! intervals short enough to wait for.
 
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use hookledger::base::secret::Secret;
 use hookledger::base::shutdown::Shutdown;
 use hookledger::simulator::{Mode, NewJob, Simulator, SimulatorConfig};
 use http::Method;
-use reqwest::{RequestBuilder, Response};
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -111,6 +113,15 @@ impl Stand {
         Service::spawn(&at("config.toml"), &at(log), &SECRETS)
     }
 
+    /// Starts the program on a disk that takes no more than `kib` in one file.
+    pub(crate) async fn start_limited(&mut self, kib: u32) {
+        let at = |name: &str| self.dir.path().join(name);
+        let (config, log) = (at("config.toml"), at("limited.log"));
+        let mut service = Service::spawn_limited(kib, &config, &log, &SECRETS);
+        service.ready(self.public).await;
+        self.service = Some(service);
+    }
+
     pub(crate) async fn kill(&mut self) {
         self.take().kill().await;
     }
@@ -168,13 +179,15 @@ impl Stand {
         )
     }
 
-    pub(crate) async fn register(&self, name: &str, job_kind: &str) -> Response {
+    pub(crate) async fn register(&self, name: &str, job_kind: &str) -> u16 {
+        self.try_register(name, job_kind).await.unwrap()
+    }
+
+    /// The status, or nothing when no answer was heard.
+    pub(crate) async fn try_register(&self, name: &str, job_kind: &str) -> Option<u16> {
         let body = json!({"name": name, "job_kind": job_kind});
-        self.admin(Method::POST, "/operations")
-            .json(&body)
-            .send()
-            .await
-            .unwrap()
+        let request = self.admin(Method::POST, "/operations").json(&body);
+        Some(request.send().await.ok()?.status().as_u16())
     }
 
     /// The ledger's record of an operation, as the API shows it.
@@ -238,7 +251,7 @@ fn configuration(
         ("reconcile.check_max", "'500ms'".to_owned()),
         ("delivery.retry_first", "'100ms'".to_owned()),
         ("delivery.retry_cap", "'1s'".to_owned()),
-        ("log.filter", "'debug'".to_owned()),
+        ("log.filter", "'debug,hookledger=trace'".to_owned()),
         ("log.format", "'json'".to_owned()),
     ];
     for (key, value) in set {
