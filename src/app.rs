@@ -337,13 +337,18 @@ pub async fn serve(settings: &Settings) -> anyhow::Result<()> {
 
 /// SIGTERM and SIGINT, heard from the moment this is made: whoever starts the process may want it
 /// gone while a large file is still being checked.
-struct Asked {
+#[derive(Debug)]
+pub struct Asked {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Asked {
-    fn listen() -> anyhow::Result<Self> {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// The operating system refuses a handler.
+    pub fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -351,7 +356,7 @@ impl Asked {
     }
 
     /// Completes with the name of the next one.
-    async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

@@ -1,11 +1,6 @@
 //! One binary for all integration tests: linking dominates on small machines.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod admin_api;
 mod cli;

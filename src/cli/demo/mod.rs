@@ -21,7 +21,6 @@ mod tale;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use serde_json::json;
@@ -92,13 +91,13 @@ pub(super) async fn run(verbose: u8, args: Args, output: &Output) -> Result<(), 
     )?;
     let mut tale = Tale::default();
     // One listener for signals all along: one that comes between two steps is not missed.
-    let mut stopping = pin!(app::asked_to_stop());
+    let mut asked = app::Asked::listen()?;
     let telling = async { Teller::new(&stage, &mut *out, &mut tale).tell().await };
     let told = tokio::select! {
         told = tokio::time::timeout(LONGEST, telling) => told.unwrap_or_else(|_| {
             Err(Failure::failed(format!("the story did not end within {LONGEST:?}")))
         }),
-        _ = &mut stopping => Err(Failure::failed("stopped before the story ended")),
+        _ = asked.next() => Err(Failure::failed("stopped before the story ended")),
     };
     if let Err(failure) = told {
         stage.stop().await;
@@ -107,7 +106,7 @@ pub(super) async fn run(verbose: u8, args: Args, output: &Output) -> Result<(), 
     if !args.once && !output.is_json() {
         tale.received = stage.sink.received();
         let read = read_back(&tale, &place, &mut *out, output).await;
-        let played = play(&stage, &mut *out, stopping).await;
+        let played = play(&stage, &mut *out, &mut asked).await;
         stage.stop().await;
         return read.and(played);
     }
@@ -155,14 +154,7 @@ async fn read_back(
 }
 
 /// Shows what to try, and every effect that arrives, until asked to stop.
-async fn play<S>(
-    stage: &Stage,
-    out: &mut dyn Write,
-    mut stopping: Pin<&mut S>,
-) -> Result<(), Failure>
-where
-    S: Future<Output = anyhow::Result<&'static str>>,
-{
+async fn play(stage: &Stage, out: &mut dyn Write, asked: &mut app::Asked) -> Result<(), Failure> {
     let at = &stage.addresses;
     let (sim, admin, token) = (at.simulator, at.admin, &at.admin_token);
     writeln!(
@@ -200,7 +192,7 @@ where
                 }
                 out.flush()?;
             }
-            _ = &mut stopping => return Ok(()),
+            _ = asked.next() => return Ok(()),
         }
     }
 }
