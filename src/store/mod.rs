@@ -15,6 +15,8 @@
 //! same tests.
 
 mod error;
+mod look;
+mod registration;
 mod sqlite;
 
 use std::path::{Path, PathBuf};
@@ -25,11 +27,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use error::{OpenError, StoreError};
-pub use sqlite::ledger::{Binding, NewRegistration, Registered, Reservation, Terms};
+pub use look::{Applied, Change, Close, Look, Settlement, Subject, WorkFailure};
+pub use registration::{Binding, NewRegistration, Registered, Reservation, Terms};
 pub use sqlite::outbox::EffectRetry;
-pub use sqlite::queue::{Close, WorkFailure};
 pub use sqlite::reports::{EventFilter, Gauges, Page};
-pub use sqlite::settle::{Applied, Change, Look, Settlement, Subject};
 pub use sqlite::sweep::{Rescued, Told};
 pub use sqlite::upkeep::{Pruned, Retention};
 

@@ -9,6 +9,7 @@
 //! | `policy` | when operations are looked at and worried about |
 //! | `register` | putting jobs into the ledger |
 //! | `send` | the outbox's sender and its loop |
+//! | `slots` | how many things run at once |
 
 mod decide;
 mod gate;
@@ -16,6 +17,7 @@ mod look;
 pub mod policy;
 pub mod register;
 pub mod send;
+mod slots;
 pub mod step;
 
 pub use gate::Fetching;

@@ -7,13 +7,13 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use super::SAFETY_POLL;
+use super::slots::{Slot, Slots, count};
 use crate::base::backoff::Backoff;
 use crate::base::clock::Clock;
 use crate::base::ids::Ids;
@@ -35,8 +35,7 @@ pub struct Sender {
     ids: Arc<dyn Ids>,
     backoff: Backoff,
     lease: Duration,
-    slots: usize,
-    taken: Arc<AtomicUsize>,
+    slots: Arc<Slots>,
 }
 
 impl Sender {
@@ -60,8 +59,7 @@ impl Sender {
                 cap: settings.retry_cap,
             },
             lease: settings.lease,
-            slots: settings.concurrency.max(1),
-            taken: Arc::default(),
+            slots: Slots::new(settings.concurrency, 0),
         }
     }
 
@@ -69,20 +67,17 @@ impl Sender {
     pub async fn step(&self) -> Result<Vec<EffectState>, StoreError> {
         let due = self.claim().await?;
         let ends = join_all(due.into_iter().map(|effect| {
-            let slot = Slot::take(&self.taken);
+            let slot = self.slots.take(false);
             self.send(effect, slot)
         }));
         Ok(ends.await.into_iter().flatten().collect())
     }
 
     async fn claim(&self) -> Result<Vec<LeasedEffect>, StoreError> {
-        let free = self
-            .slots
-            .saturating_sub(self.taken.load(Ordering::Acquire));
+        let free = self.slots.free();
         match self.store.next_effect_due().await? {
             Some(due) if free > 0 && due <= self.clock.now() => {
-                let limit = u32::try_from(free).unwrap_or(u32::MAX);
-                self.store.begin_sends(limit, self.lease).await
+                self.store.begin_sends(count(free), self.lease).await
             }
             _ => Ok(Vec::new()),
         }
@@ -237,7 +232,7 @@ impl Sender {
                 break;
             }
             for effect in due {
-                let slot = Slot::take(&self.taken);
+                let slot = self.slots.take(false);
                 let (sender, group_, freed) = (Arc::clone(self), group.clone(), Arc::clone(freed));
                 group.spawn("effect", async move {
                     tokio::select! {
@@ -263,21 +258,5 @@ fn outcome_of(delivery: &Delivery) -> &'static str {
         Delivery::Retry { .. } => "retry",
         Delivery::Ambiguous { .. } => "ambiguous",
         Delivery::Refused { .. } => "refused",
-    }
-}
-
-/// A taken slot; given back when dropped.
-struct Slot(Arc<AtomicUsize>);
-
-impl Slot {
-    fn take(taken: &Arc<AtomicUsize>) -> Self {
-        taken.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(taken))
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -14,7 +14,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -24,6 +23,7 @@ use super::SAFETY_POLL;
 use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
+use super::slots::{Slot, Slots, count};
 use crate::base::clock::Clock;
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
@@ -65,14 +65,6 @@ pub struct Worker {
     lease: Duration,
 }
 
-#[derive(Debug)]
-struct Slots {
-    total: usize,
-    fresh_only: usize,
-    taken: AtomicUsize,
-    taken_old: AtomicUsize,
-}
-
 impl Worker {
     /// A worker with these limits.
     pub fn new(
@@ -92,12 +84,7 @@ impl Worker {
             ids,
             policy: Policy::new(settings),
             gate: Gate::default(),
-            slots: Arc::new(Slots {
-                total: worker.concurrency.max(1),
-                fresh_only: worker.fresh_slots.min(worker.concurrency.saturating_sub(1)),
-                taken: AtomicUsize::new(0),
-                taken_old: AtomicUsize::new(0),
-            }),
+            slots: Slots::new(worker.concurrency, worker.fresh_slots),
             lease: worker.lease,
         }
     }
@@ -116,7 +103,7 @@ impl Worker {
         let work: Vec<_> = leases
             .into_iter()
             .map(|lease| {
-                let slot = Slots::take(&self.slots, &lease);
+                let slot = self.slots.take(is_old(&lease));
                 self.run(lease, slot)
             })
             .collect();
@@ -149,8 +136,7 @@ impl Worker {
     }
 
     async fn claim(&self) -> Result<Vec<Lease>, StoreError> {
-        let taken = self.slots.taken.load(Ordering::Acquire);
-        let free = self.slots.total.saturating_sub(taken);
+        let free = self.slots.free();
         if free == 0 {
             return Ok(Vec::new());
         }
@@ -159,11 +145,8 @@ impl Worker {
             Some(due) if due <= self.clock.now() => {}
             _ => return Ok(Vec::new()),
         }
-        let old_cap = self.slots.total - self.slots.fresh_only;
-        let old = old_cap
-            .saturating_sub(self.slots.taken_old.load(Ordering::Acquire))
-            .min(free);
-        self.store.claim(count(free), count(old), self.lease).await
+        let (total, old) = (count(free), count(self.slots.free_for_old()));
+        self.store.claim(total, old, self.lease).await
     }
 
     /// Carries one item to its end.
@@ -327,7 +310,7 @@ impl Worker {
             }
             for lease in leases {
                 // Taken here, not in the task, so that the next claim sees it.
-                let slot = Slots::take(&self.slots, &lease);
+                let slot = self.slots.take(is_old(&lease));
                 let (worker, group_, freed) = (Arc::clone(self), group.clone(), Arc::clone(freed));
                 group.spawn("work item", async move {
                     worker.run_or_release(lease, slot, &group_).await;
@@ -337,7 +320,7 @@ impl Worker {
         }
         let now = self.clock.now();
         let next = self.store.next_work_due().await?;
-        let full = self.slots.taken.load(Ordering::Acquire) >= self.slots.total;
+        let full = self.slots.free() == 0;
         Ok(match next {
             // Overdue but not claimed: no free slot, or only slots that are kept for fresh items.
             // The end of a running item tells.
@@ -392,35 +375,7 @@ fn tell(reason: Reason, applied: &Applied) {
     }
 }
 
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-impl Slots {
-    fn take(this: &Arc<Self>, lease: &Lease) -> Slot {
-        let old = !lease.reason.is_fresh() || lease.failures > 0;
-        this.taken.fetch_add(1, Ordering::AcqRel);
-        if old {
-            this.taken_old.fetch_add(1, Ordering::AcqRel);
-        }
-        Slot {
-            slots: Arc::clone(this),
-            old,
-        }
-    }
-}
-
-/// A taken slot; given back when dropped.
-struct Slot {
-    slots: Arc<Slots>,
-    old: bool,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.slots.taken.fetch_sub(1, Ordering::AcqRel);
-        if self.old {
-            self.slots.taken_old.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
+/// Whether nobody waits for this item: reconciliation, or a failure that comes back.
+fn is_old(lease: &Lease) -> bool {
+    !lease.reason.is_fresh() || lease.failures > 0
 }

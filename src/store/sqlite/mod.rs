@@ -1,11 +1,13 @@
 //! The SQLite engine: everything that knows SQL is below this line.
 
 pub(super) mod alerts;
+mod commit;
 pub(super) mod deliveries;
 pub(super) mod ledger;
 pub(super) mod outbox;
 pub(super) mod pool;
 pub(super) mod queue;
+pub(super) mod register;
 pub(super) mod reports;
 pub(super) mod rows;
 pub(super) mod settle;

@@ -13,35 +13,13 @@ use std::time::Duration;
 use sqlx::{Row, SqliteConnection};
 
 use super::super::error::StoreError;
-use super::super::{Reader, Store};
+use super::super::{Close, Reader, Store};
 use super::rows::{fenced, lease};
 use super::write::Lane;
 use crate::base::clock::Timestamp;
 use crate::domain::ledger::Lease;
 use crate::domain::operation::{Kind, OperationName};
-use crate::domain::work::{Outcome, Reason};
-
-/// Why a work item goes back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkFailure {
-    /// When it is due again.
-    pub again_at: Timestamp,
-    /// Why, in chosen words.
-    pub why: String,
-    /// Whether this counts towards the cap.
-    pub charged: bool,
-}
-
-/// How a lease ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Close {
-    /// Done, in this way.
-    Done(Outcome),
-    /// Back into the queue; dead instead, when a charge reaches `max_attempts`.
-    Again(WorkFailure, u32),
-    /// Back as if it had never been claimed.
-    Release,
-}
+use crate::domain::work::Reason;
 
 impl Store {
     /// Claims due work: fresh items first, then at most `old` of the others, `total` in all. Each
