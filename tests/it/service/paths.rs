@@ -29,7 +29,7 @@ fn check_effect(stand: &Stand, name: &str, operation: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_by_webhook_or_found_by_reconciliation_each_settles_with_its_effect() {
     // Reconciliation must not be faster than the webhook that is to be shown.
-    let stand = Stand::with(&[("reconcile.grace", "'3s'")]).await;
+    let stand = Stand::with(&[("reconcile.grace", "'5s'")]).await;
     let told = stand.gemini.start(job(true, Mode::Once)).unwrap();
     let lost = stand.gemini.start(job(true, Mode::Drop)).unwrap();
     let bad = stand.gemini.start(job(true, Mode::Drop)).unwrap();
