@@ -223,7 +223,7 @@ impl Parts {
             worker: Arc::new(worker),
             sender: Arc::new(sender),
             reconciler: Arc::new(reconciler),
-            upkeep: Arc::new(Upkeep::new(store(), clock(), settings)),
+            upkeep: Arc::new(Upkeep::new(store(), plan(), clock(), settings)),
             receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
             registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
         })
@@ -280,7 +280,7 @@ fn watch(
         groups: vec![groups.work.clone()],
         loop_intervals: loop_intervals(settings).to_vec(),
         min_free_disk: settings.store.min_free_disk,
-        fetching_paused: Arc::new(move || worker.is_paused()),
+        fetching: Arc::new(move || worker.fetching()),
     }))
 }
 
@@ -337,13 +337,18 @@ pub async fn serve(settings: &Settings) -> anyhow::Result<()> {
 
 /// SIGTERM and SIGINT, heard from the moment this is made: whoever starts the process may want it
 /// gone while a large file is still being checked.
-struct Asked {
+#[derive(Debug)]
+pub struct Asked {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Asked {
-    fn listen() -> anyhow::Result<Self> {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// The operating system refuses a handler.
+    pub fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -351,7 +356,7 @@ impl Asked {
     }
 
     /// Completes with the name of the next one.
-    async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

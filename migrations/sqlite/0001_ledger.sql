@@ -79,6 +79,7 @@ CREATE TABLE operations (
     submitted_at_ms    INTEGER NOT NULL,
     registered_at_ms   INTEGER,
     settled_at_ms      INTEGER,
+    closed_at_ms       INTEGER,
     settled_by         TEXT    CHECK (settled_by IN ('webhook', 'reconcile', 'register', 'replay', 'operator')),
     attempts           INTEGER NOT NULL DEFAULT 0,
     looks_since_event  INTEGER,
@@ -98,14 +99,17 @@ CREATE TABLE operations (
     CHECK ((name IS NULL) = (segment IS NULL)),
     CHECK ((state IN ('succeeded', 'failed', 'cancelled', 'expired', 'filtered', 'incomplete', 'budget_exceeded'))
            = (settled_at_ms IS NOT NULL)),
-    CHECK ((settled_at_ms IS NULL) = (settled_by IS NULL))
+    CHECK ((settled_at_ms IS NULL) = (settled_by IS NULL)),
+    CHECK ((state IN ('gone', 'anomalous')) = (closed_at_ms IS NOT NULL))
 ) STRICT;
 CREATE INDEX operations_segment ON operations (segment) WHERE segment IS NOT NULL;
 CREATE INDEX operations_state ON operations (state, id);
 CREATE INDEX operations_due ON operations (next_check_at_ms) WHERE next_check_at_ms IS NOT NULL;
 CREATE INDEX operations_overdue ON operations (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL;
+CREATE INDEX operations_late ON operations (id) WHERE overdue = 1;
 CREATE INDEX operations_decide ON operations (decide_at_ms) WHERE decide_at_ms IS NOT NULL;
 CREATE INDEX operations_settled ON operations (settled_at_ms) WHERE settled_at_ms IS NOT NULL;
+CREATE INDEX operations_closed ON operations (closed_at_ms) WHERE closed_at_ms IS NOT NULL;
 CREATE INDEX operations_unplanned ON operations (id) WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL;
 
 -- Settled is settled: the last line of defence, below every caller.

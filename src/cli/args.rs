@@ -52,6 +52,9 @@ pub(super) struct Global {
 pub(super) enum Command {
     /// Run the service
     Serve,
+    /// Watch five operations end, against the simulator and a temporary database; reads no
+    /// configuration
+    Demo(super::demo::Args),
     /// Run a fake Gemini API to try the service against
     Simulate(Simulate),
     /// Say everything that is wrong with the configuration, or show it as it is in force

@@ -16,6 +16,7 @@ mod args;
 mod check;
 mod client;
 mod curl;
+mod demo;
 mod effects;
 mod events;
 mod failure;
@@ -81,6 +82,7 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Serve => serve::run(&global).await,
         Command::Simulate(args) => simulate::run(&global, args, output).await,
+        Command::Demo(args) => demo::run(global.verbose, args, output).await,
         Command::Check => check::run(&global, output),
         Command::Health(args) => health::run(&global, &args, output).await,
         Command::Secret(args) => secret::run(&args, output),

@@ -37,7 +37,6 @@ fn of_store(figures: &Figures, now: Timestamp) {
     for (state, count) in [
         ("planned", g.effects_planned),
         ("sending", g.effects_sending),
-        ("done", g.effects_done),
         ("ambiguous", g.effects_ambiguous),
         ("held", g.effects_held),
         ("dead", g.effects_dead),

@@ -148,7 +148,7 @@ impl Reconciler {
     }
 
     async fn watch_dead(&self) -> Result<(), StoreError> {
-        let dead = self.store.gauges().await?.dead;
+        let dead = self.store.dead_items().await?;
         let planner = Arc::clone(&self.planner);
         if dead > 0 {
             let summary = format!(
@@ -175,6 +175,7 @@ impl Reconciler {
     pub async fn run_loop(self: Arc<Self>, group: Shutdown, heart: Heartbeat) {
         loop {
             heart.beat();
+            metrics::loop_turn("reconcile");
             match self.step().await {
                 Ok(turn) if turn != Turn::default() => {
                     tracing::info!(?turn, "reconciled");

@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::base::clock::Clock;
 use crate::base::shutdown::{Heartbeat, Shutdown};
 use crate::config::Settings;
+use crate::domain::ledger::PlanEffects;
 use crate::store::{Pruned, Retention, Store, StoreError};
+use crate::telemetry::metrics;
 
 /// Rest between prunings.
 pub const REST: Duration = Duration::from_mins(10);
@@ -19,13 +21,19 @@ const FINISHED: Duration = Duration::from_hours(24 * 7);
 #[derive(Debug)]
 pub struct Upkeep {
     store: Store,
+    planner: Arc<dyn PlanEffects>,
     clock: Arc<dyn Clock>,
     retention: Retention,
 }
 
 impl Upkeep {
     /// Upkeep with the configured retention.
-    pub fn new(store: Store, clock: Arc<dyn Clock>, settings: &Settings) -> Self {
+    pub fn new(
+        store: Store,
+        planner: Arc<dyn PlanEffects>,
+        clock: Arc<dyn Clock>,
+        settings: &Settings,
+    ) -> Self {
         let retention = Retention {
             operations: settings.ledger.retention,
             tombstones: settings.ledger.tombstone_retention,
@@ -34,6 +42,7 @@ impl Upkeep {
         };
         Self {
             store,
+            planner,
             clock,
             retention,
         }
@@ -41,13 +50,17 @@ impl Upkeep {
 
     /// Removes one batch.
     pub async fn step(&self) -> Result<Pruned, StoreError> {
-        self.store.prune(self.retention).await
+        let planner = Arc::clone(&self.planner);
+        let pruned = self.store.prune(self.retention, planner).await?;
+        metrics::pruned(pruned.operations);
+        Ok(pruned)
     }
 
     /// Prunes until `group` stops.
     pub async fn run_loop(self: Arc<Self>, group: Shutdown, heart: Heartbeat) {
         loop {
             heart.beat();
+            metrics::loop_turn("upkeep");
             let wait = match self.step().await {
                 Ok(pruned) if pruned.any() => {
                     tracing::debug!(?pruned, "pruned");

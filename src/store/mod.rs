@@ -161,7 +161,8 @@ impl Store {
     ) -> Result<Self, OpenError> {
         let opened = sqlite::pool::open(&options.path, options.readers).await?;
         let pool = opened.readers.clone();
-        let writer = sqlite::write::Writer::start(opened, options.max_waiting, group);
+        let writer =
+            sqlite::write::Writer::start(opened, options.max_waiting, Arc::clone(&clock), group);
         Ok(Self {
             reader: Reader {
                 pool,

@@ -15,12 +15,14 @@ const PROBE: Backoff = Backoff {
     first: Duration::from_secs(15),
     cap: Duration::from_mins(5),
 };
+/// Silence of the API that counts as an outage and not as a hiccup.
+const OUTAGE: Duration = Duration::from_secs(30);
 /// Longest pause a throttling server gets from us as a whole.
 const MAX_THROTTLE: Duration = Duration::from_mins(5);
 
 /// Whether the API may be asked now. Times are monotonic.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub(super) struct Gate {
     state: Mutex<State>,
 }
 
@@ -28,6 +30,18 @@ pub struct Gate {
 struct State {
     throttled_until: Duration,
     refused: Option<Refused>,
+    unreachable_since: Option<Duration>,
+}
+
+/// Whether the API can be asked, as far as was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fetching {
+    /// Nothing speaks against it.
+    Works,
+    /// It refuses the key.
+    KeyRefused,
+    /// It has not answered as itself for half a minute or longer.
+    Unreachable,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +52,7 @@ struct Refused {
 
 /// What a worker may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pass {
+pub(super) enum Pass {
     /// Ask.
     Open,
     /// Wait this long.
@@ -49,7 +63,7 @@ pub enum Pass {
 
 impl Gate {
     /// What may be done at `now`.
-    pub fn pass(&self, now: Duration) -> Pass {
+    pub(super) fn pass(&self, now: Duration) -> Pass {
         let state = *self.lock();
         match state.refused {
             Some(refused) if now >= refused.next_probe => Pass::Probe,
@@ -61,13 +75,31 @@ impl Gate {
         }
     }
 
-    /// Whether fetching is paused because of the key.
-    pub fn is_refused(&self) -> bool {
-        self.lock().refused.is_some()
+    /// Whether the API can be asked, as far as was seen by `now`.
+    pub(super) fn fetching(&self, now: Duration) -> Fetching {
+        let state = *self.lock();
+        let silent = state
+            .unreachable_since
+            .map(|since| now.saturating_sub(since));
+        match (state.refused, silent) {
+            (Some(_), _) => Fetching::KeyRefused,
+            (None, Some(silent)) if silent >= OUTAGE => Fetching::Unreachable,
+            (None, _) => Fetching::Works,
+        }
+    }
+
+    /// A request got no answer of the API's own.
+    pub(super) fn unreachable(&self, now: Duration) {
+        self.lock().unreachable_since.get_or_insert(now);
+    }
+
+    /// A request got an answer of the API's own, whatever it said.
+    pub(super) fn reached(&self) {
+        self.lock().unreachable_since = None;
     }
 
     /// The key was refused. True when it was accepted before.
-    pub fn refuse(&self, now: Duration, unit: f64) -> bool {
+    pub(super) fn refuse(&self, now: Duration, unit: f64) -> bool {
         let mut state = self.lock();
         let probes = state.refused.map_or(0, |r| r.probes) + 1;
         let first = state.refused.is_none();
@@ -79,12 +111,12 @@ impl Gate {
     }
 
     /// The key works. True when it was refused before.
-    pub fn accept(&self) -> bool {
+    pub(super) fn accept(&self) -> bool {
         self.lock().refused.take().is_some()
     }
 
     /// The server asked everybody to wait.
-    pub fn throttle(&self, now: Duration, asked: Duration) {
+    pub(super) fn throttle(&self, now: Duration, asked: Duration) {
         let mut state = self.lock();
         state.throttled_until = state.throttled_until.max(now + asked.min(MAX_THROTTLE));
     }
@@ -114,6 +146,17 @@ mod tests {
         assert!(gate.accept());
         assert!(!gate.accept());
         assert_eq!(gate.pass(17 * SECOND), Pass::Open);
+    }
+
+    #[test]
+    fn an_outage_is_silence_that_lasts() {
+        let gate = Gate::default();
+        gate.unreachable(SECOND);
+        assert_eq!(gate.fetching(30 * SECOND), Fetching::Works, "a hiccup");
+        gate.unreachable(31 * SECOND);
+        assert_eq!(gate.fetching(31 * SECOND), Fetching::Unreachable);
+        gate.reached();
+        assert_eq!(gate.fetching(99 * SECOND), Fetching::Works);
     }
 
     #[test]

@@ -168,6 +168,10 @@ impl Looker<'_> {
             },
             Err(fault) => fault.label(),
         };
+        match &answer {
+            Err(Fault::Unavailable { .. }) => self.gate.unreachable(self.clock.monotonic()),
+            _ => self.gate.reached(),
+        }
         metrics::fetch(outcome, self.clock.monotonic().saturating_sub(began));
         answer.map(|fetched| fetched.observation)
     }

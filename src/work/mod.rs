@@ -18,7 +18,7 @@ pub mod register;
 pub mod send;
 pub mod step;
 
-pub use gate::Gate;
+pub use gate::Fetching;
 pub use policy::Policy;
 pub use register::Registrar;
 pub use send::Sender;

@@ -208,6 +208,7 @@ impl Sender {
         let freed = Arc::new(tokio::sync::Notify::new());
         loop {
             heart.beat();
+            metrics::loop_turn("sender");
             news.mark_unchanged();
             let wait = match self.turn(&group, &freed).await {
                 Ok(wait) => wait,

@@ -21,7 +21,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use super::SAFETY_POLL;
-use super::gate::{Gate, Pass};
+use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
 use crate::base::clock::Clock;
@@ -32,7 +32,7 @@ use crate::domain::ledger::{Lease, PlanEffects, Told};
 use crate::domain::operation::OperationState;
 use crate::domain::work::{Outcome, Reason};
 use crate::gemini::GeminiApi;
-use crate::store::{Applied, Close, Store, StoreError, WorkFailure};
+use crate::store::{Applied, Close, Store, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
 
 /// The subject of the alert about a refused key.
@@ -102,9 +102,9 @@ impl Worker {
         }
     }
 
-    /// Whether fetching is paused because the key was refused.
-    pub fn is_paused(&self) -> bool {
-        self.gate.is_refused()
+    /// Whether the API can be asked.
+    pub fn fetching(&self) -> Fetching {
+        self.gate.fetching(self.clock.monotonic())
     }
 
     /// Claims what is due and carries all of it to its end.
@@ -236,6 +236,12 @@ impl Worker {
             Close::Done(outcome) => ItemEnd::Done(*outcome),
             Close::Again(..) | Close::Release => ItemEnd::Again,
         };
+        let dead = matches!(&plan.close,
+            Close::Again(failure, cap) if failure.charged && lease.attempts >= *cap);
+        let adopts = plan
+            .looks
+            .iter()
+            .any(|l| matches!(l.subject, Subject::Found { .. }));
         let planner = Arc::clone(&self.planner);
         let applied = self
             .store
@@ -244,8 +250,17 @@ impl Worker {
         for one in &applied {
             tell(lease.reason, one);
         }
-        if let ItemEnd::Done(outcome) = end {
-            metrics::work_closed(lease.reason.as_str(), outcome.as_str());
+        match end {
+            ItemEnd::Done(outcome) => metrics::work_closed(lease.reason.as_str(), outcome.as_str()),
+            _ if dead => metrics::dead_letter(),
+            _ => {}
+        }
+        if adopts
+            && applied
+                .iter()
+                .any(|one| one.record().is_some_and(|o| !o.registered))
+        {
+            metrics::adopted();
         }
         if let Some(what) = plan.key_refused
             && self.gate.refuse(self.clock.monotonic(), self.ids.unit())
@@ -276,6 +291,7 @@ impl Worker {
         let freed = Arc::new(tokio::sync::Notify::new());
         loop {
             heart.beat();
+            metrics::loop_turn("worker");
             news.mark_unchanged();
             let wait = match self.turn(&group, &freed).await {
                 Ok(wait) => wait,

@@ -28,8 +28,8 @@ const FLOORS: &[(&str, u8)] = &[
     ("main", 7),
 ];
 
-/// Pairs on one floor of which the first may use the second: settings are made of domain words, and
-/// the program starts the command line.
+/// Pairs on one floor that may meet: settings are made of domain words, and the program calls its
+/// command line.
 const ALLOWED_BESIDE: &[(&str, &str)] = &[("config", "domain"), ("main", "cli")];
 
 /// Crate → the only rooms (or files) that may name it.

@@ -9,7 +9,7 @@ use hookledger::domain::ledger::Told;
 use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::{Outcome, Reason};
 use hookledger::store::{EventFilter, Registered};
-use hookledger::work::ItemEnd;
+use hookledger::work::{Fetching, ItemEnd};
 use serde_json::json;
 
 use crate::support::TestStore;
@@ -423,6 +423,29 @@ async fn gone_needs_a_day_of_404_and_is_not_the_end() {
 }
 
 #[tokio::test]
+async fn what_is_gone_for_good_is_pruned_and_its_alerts_end() {
+    let w = World::new().await;
+    w.register(A, "nightly").await;
+    while w.operation(A).await.unwrap().state == OperationState::Pending {
+        w.advance(31 * MINUTE);
+        w.reconcile().await;
+        w.work().await;
+    }
+    let upkeep = hookledger::reconcile::upkeep::Upkeep::new(
+        w.base.store.clone(),
+        w.planner.clone(),
+        w.base.clock.clone(),
+        &w.settings,
+    );
+    w.advance(13 * 24 * HOUR);
+    assert_eq!(upkeep.step().await.unwrap().operations, 0);
+    w.advance(2 * 24 * HOUR);
+    assert_eq!(upkeep.step().await.unwrap().operations, 1);
+    assert!(w.operation(A).await.is_none());
+    assert_eq!(w.base.store.open_alerts().await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn done_with_neither_response_nor_error_becomes_anomalous_after_bounded_looks() {
     let w = World::new().await;
     let name = "models/veo/operations/op1";
@@ -462,6 +485,7 @@ async fn an_outage_charges_nothing_and_ends_in_settlement() {
     }
     let items = w.base.store.work_items(None, None, 10).await.unwrap().items;
     assert_eq!(items[0].attempts, 0);
+    assert_eq!(w.worker.fetching(), Fetching::Unreachable);
     w.api.says(A, succeeded(A));
     assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Settled)]);
 }
@@ -523,7 +547,7 @@ async fn a_refused_key_pauses_everything_alerts_and_goes_on_by_itself() {
     w.api.probe_says(Some(refused));
     w.tell("m1", A).await;
     assert_eq!(w.work().await, [ItemEnd::Again]);
-    assert!(w.worker.is_paused());
+    assert_eq!(w.worker.fetching(), Fetching::KeyRefused);
     for _ in 0..5 {
         w.advance(10 * MINUTE);
         assert_eq!(w.work().await, []);
@@ -554,7 +578,7 @@ async fn one_forbidden_name_does_not_stop_the_others() {
     w.api.says("batches/b", succeeded("batches/b"));
     w.tell("m1", A).await;
     w.work().await;
-    assert!(!w.worker.is_paused());
+    assert_eq!(w.worker.fetching(), Fetching::Works);
     w.tell("m2", "batches/b").await;
     assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Settled)]);
 }
@@ -741,6 +765,7 @@ async fn a_settled_operation_is_pruned_into_a_tombstone_that_late_events_cannot_
     let w = World::new().await;
     let upkeep = hookledger::reconcile::upkeep::Upkeep::new(
         w.base.store.clone(),
+        w.planner.clone(),
         w.base.clock.clone(),
         &w.settings,
     );
@@ -771,6 +796,7 @@ async fn an_effect_that_is_not_over_keeps_its_operation() {
     let w = World::new().await;
     let upkeep = hookledger::reconcile::upkeep::Upkeep::new(
         w.base.store.clone(),
+        w.planner.clone(),
         w.base.clock.clone(),
         &w.settings,
     );

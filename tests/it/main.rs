@@ -6,6 +6,7 @@ mod admin_api;
 mod cli;
 mod config;
 mod crash;
+mod demo;
 mod effects;
 mod floors;
 mod gemini_client;

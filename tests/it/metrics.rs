@@ -19,10 +19,12 @@ fn labels_list_exactly_the_words_of_the_domain() {
     let reasons = Reason::ALL.map(Reason::as_str);
     assert_eq!(listed(&t::REASON), reasons);
     assert_eq!(listed(&t::CAUSE), reasons);
-    assert_eq!(
-        listed(&t::EFFECT_STATE),
-        EffectState::ALL.map(EffectState::as_str)
-    );
+    let open: Vec<_> = EffectState::ALL
+        .into_iter()
+        .filter(|s| *s != EffectState::Done)
+        .map(EffectState::as_str)
+        .collect();
+    assert_eq!(listed(&t::EFFECT_STATE), open);
     let verdicts = [Verdict::Accepted, Verdict::Ignored, Verdict::Duplicate];
     assert_eq!(listed(&t::VERDICT), verdicts.map(Verdict::as_str));
     let endings: Vec<_> = OperationState::ALL

@@ -29,10 +29,11 @@ pub use routes::{detailed_router, public_health_router};
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::shutdown::{LoopHealth, Shutdown};
 use crate::store::Store;
+use crate::work::Fetching;
 use cached::Cached;
 
-/// Tells whether all fetching is paused.
-pub type FetchingPaused = Arc<dyn Fn() -> bool + Send + Sync>;
+/// Tells whether the API can be asked.
+pub type TellFetching = Arc<dyn Fn() -> Fetching + Send + Sync>;
 
 /// The least silence of a loop that counts as one.
 const LEAST_BOUND: Duration = Duration::from_mins(2);
@@ -52,8 +53,8 @@ pub struct Watched {
     pub loop_intervals: Vec<(&'static str, Duration)>,
     /// Free bytes below which the disk counts as full.
     pub min_free_disk: u64,
-    /// Whether all fetching is paused.
-    pub fetching_paused: FetchingPaused,
+    /// Whether the API can be asked.
+    pub fetching: TellFetching,
 }
 
 /// Answers whether the service works.
@@ -129,9 +130,14 @@ impl Health {
             .collect()
     }
 
+    /// Whether the API can be asked.
+    pub fn fetching(&self) -> Fetching {
+        (self.watched.fetching)()
+    }
+
     /// Whether all fetching is paused.
     pub fn is_fetching_paused(&self) -> bool {
-        (self.watched.fetching_paused)()
+        self.fetching() == Fetching::KeyRefused
     }
 
     /// Bytes of deliveries that wait for their commit.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Answer, Figures, Health, LATE_AFTER, Probe};
 use crate::base::shutdown::LoopHealth;
+use crate::work::Fetching;
 
 /// The one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -86,12 +87,16 @@ pub(super) fn report(health: &Health, probe: Probe, figures: Option<Figures>) ->
         );
     }
     let loops = loops(health, &mut verdict);
-    let fetching_paused = health.is_fetching_paused();
-    if fetching_paused {
-        verdict.add(
+    match health.fetching() {
+        Fetching::Works => {}
+        Fetching::KeyRefused => verdict.add(
             Status::Degraded,
             "fetching is paused: the API refuses the key (gemini.api_key)",
-        );
+        ),
+        Fetching::Unreachable => verdict.add(
+            Status::Degraded,
+            "the API has not answered as itself for a while; looks are put off, nothing is lost",
+        ),
     }
     let gauges = figures.map(|f| f.gauges);
     let due = gauges.and_then(|g| g.oldest_due);
@@ -119,7 +124,7 @@ pub(super) fn report(health: &Health, probe: Probe, figures: Option<Figures>) ->
         disk_free_bytes: probe.disk_free,
         disk_min_bytes: health.watched.min_free_disk,
         waiting_bytes: health.waiting_bytes(),
-        fetching_paused,
+        fetching_paused: health.is_fetching_paused(),
     }
 }
 

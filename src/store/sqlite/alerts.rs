@@ -15,6 +15,7 @@ use super::write::Lane;
 use crate::base::clock::Timestamp;
 use crate::base::ids::Ids;
 use crate::domain::ledger::{Alert, PlanEffects};
+use crate::telemetry::metrics;
 
 /// An alert that nobody could be told for this long is history.
 const GIVE_UP: std::time::Duration = std::time::Duration::from_hours(72);
@@ -96,6 +97,7 @@ pub(super) async fn open(
     if opened.rows_affected() == 0 {
         return Ok(false);
     }
+    metrics::alert("fired");
     tracing::warn!(subject, "alert opened: {summary}");
     let effects = planner.plan_alert(subject, summary, now, false, now);
     outbox::plan(connection, None, &effects, now, now.after(GIVE_UP), ids).await?;
@@ -121,6 +123,7 @@ pub(super) async fn recover(
     let Some((summary, opened)) = ended else {
         return Ok(false);
     };
+    metrics::alert("recovered");
     tracing::info!(subject, "alert recovered: {summary}");
     let effects = planner.plan_alert(subject, &summary, at(opened), true, now);
     outbox::plan(connection, None, &effects, now, now.after(GIVE_UP), ids).await?;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use sqlx::{Row, SqliteConnection};
 
-use super::super::Store;
 use super::super::error::StoreError;
+use super::super::{Reader, Store};
 use super::rows::{fenced, lease};
 use super::write::Lane;
 use crate::base::clock::Timestamp;
@@ -166,6 +166,16 @@ impl Store {
                 })
             })
             .await
+    }
+}
+
+impl Reader {
+    /// Work items that were given up.
+    pub async fn dead_items(&self) -> Result<u64, StoreError> {
+        let dead: i64 = sqlx::query_scalar("SELECT count(*) FROM work_queue WHERE state = 'dead'")
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(u64::try_from(dead).unwrap_or(0))
     }
 }
 

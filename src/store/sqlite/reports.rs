@@ -72,8 +72,6 @@ pub struct Gauges {
     pub effects_sending: u64,
     /// Effects that may have arrived and are repeated.
     pub effects_ambiguous: u64,
-    /// Effects that are done and not pruned yet.
-    pub effects_done: u64,
     /// Effects that wait for a person.
     pub effects_held: u64,
     /// Effects given up.
@@ -244,8 +242,7 @@ impl Reader {
                     (SELECT count(*) FROM operations WHERE state = 'pending') AS pending, \
                     (SELECT count(*) FROM operations WHERE state = 'gone') AS gone, \
                     (SELECT count(*) FROM operations WHERE state = 'anomalous') AS anomalous, \
-                    (SELECT count(*) FROM operations WHERE state = 'pending' AND overdue = 1) AS overdue, \
-                    (SELECT count(*) FROM effects) AS effects_all, \
+                    (SELECT count(*) FROM operations WHERE overdue = 1) AS overdue, \
                     (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'planned') AS effects_planned, \
                     (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'ambiguous') AS effects_ambiguous, \
                     (SELECT count(*) FROM effects WHERE state = 'sending') AS effects_sending, \
@@ -279,8 +276,6 @@ impl Reader {
             effects_planned: planned,
             effects_sending: sending,
             effects_ambiguous: ambiguous,
-            // Done rows have no index of their own: they are what is left of all.
-            effects_done: count("effects_all").saturating_sub(open + held + dead),
             effects_held: held,
             effects_dead: dead,
             alerts_open: count("alerts_open"),

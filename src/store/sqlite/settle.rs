@@ -115,6 +115,18 @@ pub enum Applied {
     Pruned,
 }
 
+impl Applied {
+    /// The record as it is now; `None` when there is none any more.
+    pub fn record(&self) -> Option<&Operation> {
+        match self {
+            Self::Settled(operation) | Self::AlreadySettled(operation) | Self::Open(operation) => {
+                Some(operation)
+            }
+            Self::Pruned => None,
+        }
+    }
+}
+
 impl Store {
     /// Writes the looks that one work item led to, and ends the item.
     ///
@@ -354,7 +366,7 @@ async fn settle(
     }
     sqlx::query(
         "UPDATE operations SET state = ?2, settled_at_ms = ?3, settled_by = ?4, body_hash = ?5, \
-         decide_at_ms = ?6, next_check_at_ms = NULL, overdue_at_ms = NULL, overdue = 0, \
+         decide_at_ms = ?6, closed_at_ms = NULL, next_check_at_ms = NULL, overdue_at_ms = NULL, overdue = 0, \
          requires_action = 0, not_found_since_ms = NULL WHERE id = ?1 AND settled_at_ms IS NULL",
     )
     .bind(before.id.to_string())
@@ -386,7 +398,7 @@ async fn running(
     next_look_at: Timestamp,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE operations SET state = 'pending', requires_action = ?2, next_check_at_ms = ?3, \
+        "UPDATE operations SET state = 'pending', closed_at_ms = NULL, requires_action = ?2, next_check_at_ms = ?3, \
          not_found_since_ms = NULL, neither_looks = 0 WHERE id = ?1",
     )
     .bind(before.id.to_string())
@@ -451,11 +463,13 @@ async fn close(
     ids: &dyn Ids,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE operations SET state = ?2, next_check_at_ms = ?3, overdue_at_ms = NULL WHERE id = ?1",
+        "UPDATE operations SET state = ?2, closed_at_ms = coalesce(closed_at_ms, ?4), \
+         next_check_at_ms = ?3, overdue_at_ms = NULL WHERE id = ?1",
     )
     .bind(before.id.to_string())
     .bind(state.as_str())
     .bind(next_look_at.as_millis())
+    .bind(now.as_millis())
     .execute(&mut *connection)
     .await?;
     if before.state == state {

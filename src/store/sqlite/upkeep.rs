@@ -1,18 +1,22 @@
 //! Pruning, in small batches, and giving the space back.
 //!
-//! Only what is over may go: a pending operation is never pruned, a settled one leaves a tombstone,
-//! and so its late events cannot make it anew. Each batch is its own transaction, so that pruning
+//! Only what is over may go: a pending operation is never pruned, an ended one leaves a tombstone, and
+//! so its late events cannot make it anew. Each batch is its own transaction, so that pruning
 //! never keeps a delivery waiting for long.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::SqliteConnection;
 
 use super::super::error::StoreError;
 use super::super::{Reader, Store};
+use super::alerts;
 use super::ledger::name_hash;
 use super::write::Lane;
 use crate::base::clock::Timestamp;
+use crate::base::ids::Ids;
+use crate::domain::ledger::PlanEffects;
 use crate::domain::operation::OperationName;
 
 /// How long each thing is kept.
@@ -57,11 +61,15 @@ const BATCH: i64 = 500;
 
 impl Store {
     /// Removes one batch of what is over.
-    pub async fn prune(&self, keep: Retention) -> Result<Pruned, StoreError> {
-        let now = self.clock.now();
+    pub async fn prune(
+        &self,
+        keep: Retention,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<Pruned, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
         self.writer
             .write("prune", Lane::Normal, move |connection| {
-                Box::pin(async move { batch(connection, keep, now).await })
+                Box::pin(async move { batch(connection, keep, now, &*planner, &*ids).await })
             })
             .await
     }
@@ -112,8 +120,13 @@ async fn batch(
     connection: &mut SqliteConnection,
     keep: Retention,
     now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
 ) -> Result<Pruned, StoreError> {
-    let operations = operations(connection, keep, now).await?;
+    let mut operations = 0;
+    for statement in [SETTLED_OVER, CLOSED_OVER] {
+        operations += bury(connection, statement, keep, now, planner, ids).await?;
+    }
     let events = delete(
         connection,
         "DELETE FROM captured_events WHERE id IN (SELECT e.id FROM captured_events e \
@@ -152,6 +165,13 @@ async fn batch(
         now.before(keep.operations),
     )
     .await?;
+    delete(
+        connection,
+        "DELETE FROM effects WHERE id IN (SELECT id FROM effects WHERE operation_id IS NULL \
+         AND planned_at_ms < ?1 AND state IN ('done', 'dead') ORDER BY planned_at_ms LIMIT ?2)",
+        now.before(keep.operations),
+    )
+    .await?;
     Ok(Pruned {
         operations,
         events,
@@ -175,23 +195,34 @@ async fn delete(
     Ok(done.rows_affected())
 }
 
-/// Settled operations whose time is over and whose effects are all at an end, each into a tombstone.
-async fn operations(
+/// Settled operations whose time is over and whose effects are all at an end.
+const SETTLED_OVER: &str = "
+    SELECT o.id, o.name, o.state, o.settled_at_ms FROM operations o
+    WHERE o.settled_at_ms < ?1 AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.operation_id = o.id
+        AND e.state IN ('planned', 'sending', 'ambiguous', 'held'))
+    ORDER BY o.settled_at_ms LIMIT ?2";
+/// The same for those that were closed without proof and never seen again.
+const CLOSED_OVER: &str = "
+    SELECT o.id, o.name, o.state, o.closed_at_ms FROM operations o
+    WHERE o.closed_at_ms < ?1 AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.operation_id = o.id
+        AND e.state IN ('planned', 'sending', 'ambiguous', 'held'))
+    ORDER BY o.closed_at_ms LIMIT ?2";
+
+/// Turns the operations that `over` finds into tombstones.
+async fn bury(
     connection: &mut SqliteConnection,
+    over: &'static str,
     keep: Retention,
     now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
 ) -> Result<u64, StoreError> {
-    let over: Vec<(String, String, String, i64)> = sqlx::query_as(
-        "SELECT o.id, o.name, o.state, o.settled_at_ms FROM operations o \
-         WHERE o.settled_at_ms < ?1 AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.operation_id = o.id \
-             AND e.state IN ('planned', 'sending', 'ambiguous', 'held')) \
-         ORDER BY o.settled_at_ms LIMIT ?2",
-    )
-    .bind(now.before(keep.operations).as_millis())
-    .bind(BATCH)
-    .fetch_all(&mut *connection)
-    .await?;
-    for (id, name, state, settled_at) in &over {
+    let over: Vec<(String, String, String, i64)> = sqlx::query_as(over)
+        .bind(now.before(keep.operations).as_millis())
+        .bind(BATCH)
+        .fetch_all(&mut *connection)
+        .await?;
+    for (id, name, state, ended_at) in &over {
         let name: OperationName = name.parse().map_err(|_| StoreError::Inconsistent {
             table: "operations",
             column: "name",
@@ -203,7 +234,7 @@ async fn operations(
         )
         .bind(name_hash(&name))
         .bind(state)
-        .bind(settled_at)
+        .bind(ended_at)
         .bind(now.after(keep.tombstones).as_millis())
         .execute(&mut *connection)
         .await?;
@@ -211,19 +242,16 @@ async fn operations(
             .bind(id)
             .execute(&mut *connection)
             .await?;
+        // What was wrong with it is nobody's concern any more.
+        for flag in ["overdue", "requires_action", "gone", "anomalous"] {
+            let subject = format!("operation/{id}/{flag}");
+            alerts::recover(connection, &subject, now, planner, ids).await?;
+        }
         // Its effects go with it (ON DELETE CASCADE).
         sqlx::query("DELETE FROM operations WHERE id = ?1")
             .bind(id)
             .execute(&mut *connection)
             .await?;
     }
-    sqlx::query(
-        "DELETE FROM effects WHERE id IN (SELECT id FROM effects WHERE operation_id IS NULL \
-         AND planned_at_ms < ?1 AND state IN ('done', 'dead') ORDER BY planned_at_ms LIMIT ?2)",
-    )
-    .bind(now.before(keep.operations).as_millis())
-    .bind(BATCH)
-    .execute(connection)
-    .await?;
     Ok(u64::try_from(over.len()).unwrap_or(u64::MAX))
 }

@@ -31,7 +31,9 @@ use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
 use super::deliveries;
 use super::pool::Opened;
+use crate::base::clock::Clock;
 use crate::base::shutdown::{Shutdown, panic_text};
+use crate::telemetry::metrics;
 
 /// Most deliveries in one commit: bounds how long the first of them waits.
 const MAX_GROUP: usize = 256;
@@ -103,7 +105,12 @@ impl std::fmt::Debug for Arriving {
 
 impl Writer {
     /// Starts the writer task in `group`; it ends when the group stops and nothing waits any more.
-    pub(crate) fn start(opened: Opened, max_waiting: u64, group: &Shutdown) -> Self {
+    pub(crate) fn start(
+        opened: Opened,
+        max_waiting: u64,
+        clock: Arc<dyn Clock>,
+        group: &Shutdown,
+    ) -> Self {
         let (front, front_rx) = mpsc::channel(1024);
         let (normal, normal_rx) = mpsc::channel(1024);
         let (deliveries, deliveries_rx) = mpsc::unbounded_channel();
@@ -120,6 +127,7 @@ impl Writer {
         let task = Task {
             connection: opened.writer,
             lock: opened.lock,
+            clock,
             front: front_rx,
             normal: normal_rx,
             deliveries: deliveries_rx,
@@ -243,6 +251,8 @@ struct Task {
     connection: SqliteConnection,
     /// The instance lock: given up only when nothing can be written any more.
     lock: File,
+    /// Measures commits, decides nothing.
+    clock: Arc<dyn Clock>,
     front: mpsc::Receiver<Write>,
     normal: mpsc::Receiver<Write>,
     deliveries: mpsc::UnboundedReceiver<Arriving>,
@@ -333,6 +343,7 @@ impl Task {
             return;
         }
         let quiet = group.is_quiet();
+        let count = u32::try_from(group.writes.len() + group.deliveries.len()).unwrap_or(u32::MAX);
         let mut answers: Vec<Answer> = Vec::new();
         let mut lost = None;
         for write in group.writes {
@@ -361,7 +372,7 @@ impl Task {
             );
         }
         let end = match lost {
-            None => execute(&mut self.connection, "COMMIT").await,
+            None => self.commit_now(count).await,
             Some(error) => Err(error),
         };
         if let Err(error) = &end {
@@ -381,6 +392,13 @@ impl Task {
         for answer in answers {
             answer(end.clone());
         }
+    }
+
+    async fn commit_now(&mut self, writes: u32) -> Result<(), StoreError> {
+        let began = self.clock.monotonic();
+        execute(&mut self.connection, "COMMIT").await?;
+        metrics::commit(writes, self.clock.monotonic().saturating_sub(began));
+        Ok(())
     }
 
     /// Runs one write in its savepoint. An error means that the whole transaction is gone.
@@ -448,6 +466,7 @@ impl Task {
     }
 
     fn note(&self, error: &StoreError) {
+        metrics::write_failure();
         match error {
             StoreError::Broken(why) => {
                 tracing::error!(error = %why, "the database file cannot be trusted any more");

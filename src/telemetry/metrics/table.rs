@@ -108,7 +108,7 @@ labels! {
         "settled", "already_settled", "not_terminal", "closed", "not_ours", "pruned", "unresolved",
     ]);
     EFFECT_END = "state": Listed(&["done", "ambiguous", "held", "dead"]);
-    EFFECT_STATE = "state": Listed(&["planned", "sending", "done", "ambiguous", "held", "dead"]);
+    EFFECT_STATE = "state": Listed(&["planned", "sending", "ambiguous", "held", "dead"]);
     ATTEMPT = "outcome": Listed(&["done", "retry", "ambiguous", "refused"]);
     LOOP = "loop": Loops;
     ALERT_TURN = "turn": Listed(&["fired", "recovered"]);
@@ -219,7 +219,7 @@ table! {
     EFFECT_SECONDS = LATENCY, Seconds, "effect_seconds", [EFFECT],
         "Duration of one attempt to deliver an effect.";
     EFFECTS_BY_STATE = Gauge, Count, "effects", [EFFECT_STATE],
-        "Rows of the outbox, by where they stand.";
+        "Rows of the outbox that are not done, by where they stand.";
     OLDEST_EFFECT_SECONDS = Gauge, Seconds, "oldest_effect_seconds", [],
         "How long the oldest due effect has been waiting.";
     // The process.

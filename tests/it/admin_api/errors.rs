@@ -47,7 +47,7 @@ async fn every_path_of_the_api_asks_for_the_token_first() {
                 .starts_with("Bearer")
         );
         for wrong in [
-            "Bearer canary-admin-token-0123456789abcdeg",
+            "Bearer test-admin-token-0123456789abcdefgi",
             "Basic x",
             "Bearer ",
         ] {
@@ -68,7 +68,7 @@ async fn every_path_of_the_api_asks_for_the_token_first() {
 
 #[tokio::test]
 async fn without_a_configured_token_the_api_refuses_and_says_what_to_set() {
-    let api = Api::with(settings(None)).await;
+    let api = Api::with("").await;
     let (status, detail) = problem(&api, request(Method::GET, "/api/v1/operations", None)).await;
     assert_eq!(status, 401);
     assert!(detail.contains("admin.token") && detail.contains("HOOKLEDGER_ADMIN_TOKEN"));
@@ -228,7 +228,7 @@ async fn a_bad_query_is_refused_with_the_legal_words() {
 #[tokio::test]
 async fn a_store_that_takes_no_writes_is_503_with_retry_after_and_reads_go_on() {
     let api = Api::new().await;
-    api.base.group.drain(Duration::from_secs(5)).await;
+    api.world.base.group.drain(Duration::from_secs(5)).await;
     let body = json!({"name": "batches/a", "job_kind": "k"});
     let response = api
         .send(request(Method::POST, "/api/v1/operations", Some(body)))

@@ -12,7 +12,7 @@ impl Api {
     }
 
     fn tick(&self) {
-        self.base.clock.advance(Duration::from_secs(1));
+        self.world.base.clock.advance(Duration::from_secs(1));
     }
 }
 
@@ -49,21 +49,21 @@ async fn a_sound_service_says_so_and_only_the_operator_sees_more() {
 async fn probes_do_not_write_more_than_once_a_second() {
     let api = Api::new().await;
     api.public("/readyz").await;
-    let (before, _) = api.base.store.commits();
+    let (before, _) = api.world.base.store.commits();
     for _ in 0..20 {
         api.public("/readyz").await;
         api.get("/healthz").await;
     }
-    assert_eq!(api.base.store.commits().0, before);
+    assert_eq!(api.world.base.store.commits().0, before);
     api.tick();
     api.public("/readyz").await;
-    assert_eq!(api.base.store.commits().0, before + 1);
+    assert_eq!(api.world.base.store.commits().0, before + 1);
 }
 
 #[tokio::test]
 async fn a_writer_that_cannot_commit_is_503_and_readers_are_told_apart() {
     let api = Api::new().await;
-    api.base.group.drain(Duration::from_secs(5)).await;
+    api.world.base.group.drain(Duration::from_secs(5)).await;
     for path in ["/readyz", "/healthz"] {
         assert_eq!(api.public(path).await.0, 503, "{path}");
     }
@@ -82,9 +82,11 @@ async fn a_writer_that_cannot_commit_is_503_and_readers_are_told_apart() {
 
 #[tokio::test]
 async fn a_full_disk_is_503() {
-    let mut settings = settings(Some(TOKEN));
-    settings.store.min_free_disk = u64::MAX;
-    let api = Api::with(settings).await;
+    let toml = open()
+        + "[store]
+min_free_disk = \"1000000TiB\"
+";
+    let api = Api::with(&toml).await;
     assert_eq!(
         api.public("/readyz").await,
         (
@@ -116,7 +118,7 @@ async fn a_loop_is_silent_past_its_own_bound_and_then_it_is_503() {
     let (_, whole) = api.get("/healthz").await;
     assert_eq!(whole["loops"][1], worker);
     assert_eq!(whole["loops"][0]["bound_ms"], 900_000);
-    api.base.clock.advance(Duration::from_mins(2));
+    api.world.base.clock.advance(Duration::from_mins(2));
     assert_eq!(api.public("/healthz").await.0, 200);
     api.tick();
     let (status, whole) = api.get("/healthz").await;
@@ -144,7 +146,7 @@ async fn what_no_restart_mends_is_degraded_and_200() {
     assert_eq!(api.public("/healthz").await.1["status"], "ok");
 
     api.deliver("id:1", Some("batches/a"), b"{}").await;
-    api.base.clock.advance(Duration::from_mins(10));
+    api.world.base.clock.advance(Duration::from_mins(10));
     let (_, whole) = api.get("/healthz").await;
     assert_eq!(
         (&whole["status"], &whole["oldest_due_age_ms"]),
@@ -159,7 +161,7 @@ async fn the_metrics_page_is_fresh_and_asks_for_no_token() {
     // This thread runs the whole test, so its own recorder sees what the handler counts.
     let (recorder, metrics) = Metrics::local();
     let _counting = ::metrics::set_default_local_recorder(&recorder);
-    let api = Api::counting_in(metrics, settings(Some(TOKEN))).await;
+    let api = Api::counting_in(metrics, &open()).await;
     for n in 0..3 {
         api.register(&format!("batches/n{n}")).await;
     }

@@ -60,12 +60,12 @@ async fn dead_items_are_put_back_one_by_one_or_all() {
         api.deliver(&format!("id:{n}"), Some(&format!("batches/n{n}")), b"{}")
             .await;
     }
-    let store = &api.base.store;
+    let store = &api.world.base.store;
     let leases = store.claim(9, 9, Duration::from_mins(1)).await.unwrap();
     assert_eq!(leases.len(), 3);
     for lease in &leases {
         let failure = WorkFailure {
-            again_at: api.base.clock.now(),
+            again_at: api.world.base.clock.now(),
             why: "the answer could not be read".to_owned(),
             charged: true,
         };
@@ -102,7 +102,7 @@ async fn alerts_and_effects_are_listed() {
         json!({"alerts": [{
             "subject": "queue/dead",
             "summary": "2 work item(s) were given up",
-            "opened_at": "2026-01-22T12:00:00.000Z",
+            "opened_at": crate::support::NOON,
             "recovered_at": null,
         }]})
     );

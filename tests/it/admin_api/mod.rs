@@ -1,13 +1,11 @@
 //! The operator's API over its router, with a real store behind it.
 
-#![expect(
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
 
+mod documented;
 mod errors;
 mod health;
+mod listener;
 mod lists;
 mod records;
 
@@ -20,56 +18,31 @@ use axum::body::Body;
 use bytes::Bytes;
 use hookledger::base::clock::Clock;
 use hookledger::base::shutdown::Shutdown;
-use hookledger::config::{self, Inputs, Purpose, Settings};
-use hookledger::domain::ledger::PlanEffects;
 use hookledger::domain::operation::OperationRef;
-use hookledger::effects::plan::Planner;
 use hookledger::http::admin::admin_router;
 use hookledger::http::health::{Health, Watched, public_health_router};
 use hookledger::http::layers::{Common, wrap};
 use hookledger::http::peers::Peers;
 use hookledger::http::state::AdminState;
-use hookledger::receive::Receiver;
 use hookledger::store::{NewDelivery, Received};
 use hookledger::telemetry::metrics::Metrics;
-use hookledger::work::{Policy, Registrar};
+use hookledger::work::Fetching;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
 
-use crate::support::TestStore;
+use crate::support::world::World;
 
-const TOKEN: &str = "canary-admin-token-0123456789abcdef";
-const PATH_TOKEN: &str = "canary-path-token-0123456789abcdef";
-const SETTINGS: &str = r#"
-[server]
-public_url = "https://hooks.example.com"
+const TOKEN: &str = "test-admin-token-0123456789abcdefgh";
 
-[[effects]]
-name = "notify"
-kind = "http"
-url = "https://app.example.com/hooks"
-
-[alerts]
-to = ["notify"]
-"#;
-
-fn settings(token: Option<&str>) -> Settings {
-    let secrets = [
-        ("HOOK_PATH_TOKEN", PATH_TOKEN),
-        ("HOOK_SHARED_SECRET", "canary-shared-secret-0123456789abc"),
-    ];
-    let token = token.map(|t| ("HOOKLEDGER_ADMIN_TOKEN", t));
-    let inputs = Inputs::new()
-        .with_text(SETTINGS)
-        .with_environment(secrets.into_iter().chain(token));
-    config::load(&inputs, Purpose::Serve).unwrap().settings
+/// Settings under which the API answers.
+fn open() -> String {
+    format!("[admin]\ntoken = \"{TOKEN}\"\n[server]\npublic_url = \"https://hooks.example.com\"\n")
 }
 
 struct Api {
-    base: TestStore,
-    planner: Arc<dyn PlanEffects>,
+    world: World,
     loops: Shutdown,
     paused: Arc<AtomicBool>,
     admin: Router,
@@ -78,61 +51,50 @@ struct Api {
 
 impl Api {
     async fn new() -> Self {
-        Self::with(settings(Some(TOKEN))).await
+        Self::with(&open()).await
     }
 
-    async fn with(settings: Settings) -> Self {
-        Self::counting_in(Metrics::local().1, settings).await
+    async fn with(toml: &str) -> Self {
+        Self::counting_in(Metrics::local().1, toml).await
     }
 
-    async fn counting_in(metrics: Metrics, settings: Settings) -> Self {
-        let base = TestStore::open().await;
-        let clock: Arc<dyn Clock> = base.clock.clone();
-        let rules = settings.effects.iter().map(|e| e.rule.clone()).collect();
-        let planner: Arc<dyn PlanEffects> =
-            Arc::new(Planner::new(rules, settings.alerts.to.clone()));
-        let registrar = Registrar::new(
-            base.store.clone(),
-            Arc::clone(&planner),
-            Arc::clone(&clock),
-            Arc::clone(&base.ids),
-            Policy::new(&settings),
-        );
-        let receiver = Receiver::new(
-            base.store.clone(),
-            Arc::clone(&clock),
-            Arc::clone(&base.ids),
-            settings.hooks.dedupe_ttl,
-        );
+    async fn counting_in(metrics: Metrics, toml: &str) -> Self {
+        let world = World::with(toml).await;
+        let clock: Arc<dyn Clock> = world.base.clock.clone();
         let loops = Shutdown::new(Arc::clone(&clock));
         let paused = Arc::new(AtomicBool::new(false));
         let is_paused = Arc::clone(&paused);
         let health = Arc::new(Health::new(Watched {
-            store: base.store.clone(),
+            store: world.base.store.clone(),
             clock: Arc::clone(&clock),
             groups: vec![loops.clone()],
             loop_intervals: vec![("slow", Duration::from_mins(5))],
-            min_free_disk: settings.store.min_free_disk,
-            fetching_paused: Arc::new(move || is_paused.load(Ordering::Relaxed)),
+            min_free_disk: world.settings.store.min_free_disk,
+            fetching: Arc::new(move || {
+                if is_paused.load(Ordering::Relaxed) {
+                    Fetching::KeyRefused
+                } else {
+                    Fetching::Works
+                }
+            }),
         }));
         let state = AdminState::new(
-            &settings,
-            base.store.clone(),
-            registrar,
-            receiver,
+            &world.settings,
+            world.base.store.clone(),
+            world.registrar.clone(),
+            world.receiver.clone(),
             Arc::clone(&health),
             metrics,
         );
         let common = Common {
             clock,
-            ids: Arc::clone(&base.ids),
+            ids: world.base.ids.clone(),
             peers: Peers::default(),
         };
         Self {
             admin: wrap(admin_router(state), common.clone()),
             public: wrap(public_health_router(health), common),
-            base,
-            planner,
+            world,
             loops,
             paused,
         }
@@ -159,11 +121,12 @@ impl Api {
 
     /// A delivery that was accepted, as the receiver writes it.
     async fn deliver(&self, key: &str, operation: Option<&str>, body: &[u8]) -> Received {
-        let now = self.base.clock.now();
-        self.base
+        let now = self.world.base.clock.now();
+        self.world
+            .base
             .store
             .deliver(NewDelivery {
-                id: self.base.ids.uuid(now),
+                id: self.world.base.ids.uuid(now),
                 source: "gemini".to_owned(),
                 received_at: now,
                 event_type: Some("batch.succeeded".to_owned()),
@@ -191,12 +154,24 @@ impl Api {
 
     /// An open alert, whose delivery is the one effect there is.
     async fn alert(&self) -> Uuid {
-        let planner = Arc::clone(&self.planner);
+        let planner = Arc::clone(&self.world.planner);
         let subject = "queue/dead".to_owned();
         let summary = "2 work item(s) were given up".to_owned();
-        let opened = self.base.store.open_alert(subject, summary, planner).await;
+        let opened = self
+            .world
+            .base
+            .store
+            .open_alert(subject, summary, planner)
+            .await;
         assert!(opened.unwrap());
-        self.base.store.effects(None, None, 1).await.unwrap().items[0].id
+        self.world
+            .base
+            .store
+            .effects(None, None, 1)
+            .await
+            .unwrap()
+            .items[0]
+            .id
     }
 }
 

@@ -85,8 +85,9 @@ async fn a_reservation_mints_a_url_that_the_door_accepts_and_binds_once() {
     );
     let path = reserved["webhook_path"].as_str().unwrap();
     let token = path.strip_prefix("/hooks/gemini/").unwrap();
-    let tokens =
-        hookledger::verify::PathTokens::new(&hookledger::base::secret::Secret::new(PATH_TOKEN));
+    let tokens = hookledger::verify::PathTokens::new(&hookledger::base::secret::Secret::new(
+        crate::support::PATH_TOKEN,
+    ));
     assert_eq!(
         tokens.check(token),
         Some(hookledger::verify::PathProof::Reservation(
@@ -169,7 +170,12 @@ async fn an_effect_is_resolved_and_sent_again_but_not_while_it_is_sent() {
     assert_eq!((status.as_u16(), &dead["state"]), (200, &json!("dead")));
     let (status, again) = api.post(&at("/retry"), json!({})).await;
     assert_eq!((status.as_u16(), &again["state"]), (202, &json!("planned")));
-    let sent = api.base.store.begin_sends(9, Duration::from_mins(1)).await;
+    let sent = api
+        .world
+        .base
+        .store
+        .begin_sends(9, Duration::from_mins(1))
+        .await;
     assert_eq!(sent.unwrap().len(), 1);
     assert_eq!(
         api.post(&at("/resolve"), json!({"as": "done"})).await.0,

@@ -5,9 +5,9 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use hookledger::base::clock::{Clock as _, SystemClock};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{ADMIN, Place};
+use super::{ADMIN, CANARIES, Place};
 
 /// Long enough for anything that is to happen at all.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,12 +99,11 @@ fn one_command_through_the_service_says_what_it_says_through_the_file() {
     service.stop();
     assert_eq!(place.run(&["health"]).code, 1);
     let file = place.json(&["operations", "show", &id]);
-    let keys =
-        |v: &serde_json::Value| -> Vec<String> { v.as_object().unwrap().keys().cloned().collect() };
+    let keys = |v: &Value| -> Vec<String> { v.as_object().unwrap().keys().cloned().collect() };
     assert_eq!(keys(&file), keys(&through));
     assert_eq!(file["name"], through["name"]);
     let log = std::fs::read_to_string(place.path().join("log")).unwrap();
-    for (_, secret) in super::CANARIES.iter().chain([&ADMIN]) {
+    for (_, secret) in CANARIES.iter().chain([&ADMIN]) {
         assert!(!log.contains(secret), "{log}");
     }
 }
@@ -119,19 +118,25 @@ fn health_needs_no_secret_and_answers_zero_or_one() {
     assert_eq!(place.run(&["health", "--set", "no.such=key"]).code, 1);
 }
 
-#[test]
-fn the_simulator_runs_until_it_is_told_to_stop() {
-    let mut place = Place::bare();
-    place.set("WEBHOOK_SECRET", super::CANARIES[3].1);
+/// A simulator that posts to where `place` will serve, and its base URL.
+fn simulate(place: &Place) -> (Running, String) {
+    let door = format!(
+        "http://{}/hooks/gemini/{}",
+        place.get("HOOKLEDGER_LISTEN"),
+        CANARIES[0].1
+    );
     let mut child = place
         .program()
         .args(["simulate", "--listen", "127.0.0.1:0", "--json"])
+        .env("WEBHOOK_URL", door)
+        .env("WEBHOOK_SECRET", CANARIES[3].1)
+        .env("WEBHOOK_SHARED_SECRET", CANARIES[1].1)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let stdout = child.stdout.take().unwrap();
-    let mut running = Running(child);
+    let running = Running(child);
     let mut text = String::new();
     for line in BufReader::new(stdout).lines() {
         text.push_str(&line.unwrap());
@@ -139,12 +144,70 @@ fn the_simulator_runs_until_it_is_told_to_stop() {
             break;
         }
     }
-    let told: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let url = format!("{}/v1beta/batches?key=any", told["url"].as_str().unwrap());
-    let answer = place.command("curl").args(["-sS", &url]).output().unwrap();
-    let answer: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
-    assert_eq!(answer.get("error"), None, "{answer}");
-    assert!(answer.is_object(), "{answer}");
-    assert_ne!(answer, json!(null));
-    running.stop();
+    let told: Value = serde_json::from_str(&text).unwrap();
+    (running, told["url"].as_str().unwrap().to_owned())
+}
+
+/// Looks until `seen` is happy with the operation.
+fn wait(place: &Place, which: &str, seen: impl Fn(&Value) -> bool) -> Value {
+    let clock = SystemClock::new();
+    loop {
+        let operation = place.json(&["operations", "show", which]);
+        if seen(&operation) {
+            return operation;
+        }
+        assert!(clock.monotonic() < PATIENCE, "{operation:#}");
+    }
+}
+
+#[test]
+fn a_job_of_the_simulator_settles_and_its_effect_is_a_person_s_to_decide() {
+    let mut place = Place::new();
+    place.set(ADMIN.0, ADMIN.1);
+    place.set("HOOKLEDGER_CONFIG", "effects.toml");
+    let effects = "[[effects]]\nname = 'notify'\nkind = 'command'\nargv = ['false']\n";
+    std::fs::write(place.path().join("effects.toml"), effects).unwrap();
+    let (mut simulator, base) = simulate(&place);
+    place.set("GEMINI_BASE_URL", &base);
+    let mut service = Running::serve(&place);
+
+    let job = r#"{"kind": "batch", "complete_after_ms": 50}"#;
+    let made = place
+        .command("curl")
+        .args(["-sS", &format!("{base}/_sim/operations"), "-d", job])
+        .output()
+        .unwrap();
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let name = made["name"].as_str().unwrap();
+    let register = ["operations", "register", "--job-kind", "k", "--name", name];
+    let id = place.json(&register)["id"].as_str().unwrap().to_owned();
+    let state = |o: &Value| o["effects"][0]["state"].as_str().map(ToOwned::to_owned);
+    let refused = wait(&place, name, |o| state(o).as_deref() == Some("dead"));
+    assert_eq!(
+        (&refused["state"], &refused["settled_by"]),
+        (&json!("succeeded"), &json!("webhook"))
+    );
+    assert_eq!(refused["side_effect_done"], false);
+    let event = &place.json(&["events", "list", "--operation", &id])["events"][0];
+    let replayed = place.json(&["events", "replay", event["id"].as_str().unwrap()]);
+    assert_eq!(replayed["status"], "accepted");
+
+    let effect = refused["effects"][0]["id"].as_str().unwrap();
+    let again = place.run(&["effects", "retry", effect]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let tried = |o: &Value| state(o).as_deref() == Some("dead") && o["effects"][0]["attempts"] == 2;
+    wait(&place, name, tried);
+    let dead = place.json(&["effects", "list", "--state", "dead"]);
+    assert_eq!(dead["effects"][0]["id"], effect);
+    // Dead, so a word may be had through the service as well as, once it is gone, on the file.
+    let resolve = ["effects", "resolve", effect, "--as", "dead"];
+    assert_eq!(place.json(&resolve)["state"], "dead");
+    service.stop();
+    simulator.stop();
+    let resolve = ["effects", "resolve", effect, "--as", "done"];
+    assert_eq!(place.json(&resolve)["state"], "done");
+    assert_eq!(
+        place.json(&["operations", "show", name])["side_effect_done"],
+        true
+    );
 }

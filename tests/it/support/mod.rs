@@ -21,8 +21,8 @@ use tempfile::TempDir;
 pub(crate) const PATH_TOKEN: &str = "test-path-token-0123456789abcdef";
 /// Another.
 pub(crate) const SHARED_SECRET: &str = "test-shared-secret-fedcba9876543210";
-/// 2026-01-22T12:00:00Z, where the clock of a test stands at first.
-pub(crate) const START_MS: i64 = 1_769_083_200_000;
+/// 2026-11-30T12:00:00Z, where the clock of a test stands at first.
+pub(crate) const START_MS: i64 = 1_796_040_000_000;
 /// The same, as a moment.
 pub(crate) const NOON: Timestamp = Timestamp::from_millis(START_MS);
 
