@@ -9,6 +9,7 @@ use serde_json::json;
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::support::outside::{self, Told};
+use crate::support::process::eventually;
 use crate::support::stand::{PATH_TOKEN, SHARED, SOON, Stand, silent, succeeded};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,8 +184,21 @@ async fn a_store_that_cannot_commit_is_503_and_nothing_is_lost() {
         let seconds: u64 = retry_after.unwrap().to_str().unwrap().parse().unwrap();
         assert!((1..=60).contains(&seconds), "{seconds}");
     }
+    let ready = async || {
+        stand
+            .request(Method::GET, "/readyz")
+            .send()
+            .await
+            .unwrap()
+            .status()
+    };
+    assert_eq!(ready().await, 503);
     sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
     other.close().await.unwrap();
+    eventually("it is ready again", SOON, async || {
+        (ready().await == 200).then_some(())
+    })
+    .await;
     let (status, word) = stand.deliver("held-0", succeeded(&name)).await;
     assert_eq!(
         (status, &*word),
