@@ -73,7 +73,7 @@ pub(super) async fn probe(store: &Store, before: Option<Probe>) -> Probe {
 async fn answer<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Answer {
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(_)) => Answer::Ok,
-        Ok(Err(StoreError::Busy)) => Answer::Busy,
+        Ok(Err(StoreError::Busy | StoreError::Locked)) => Answer::Busy,
         Ok(Err(StoreError::Full)) => Answer::DiskFull,
         Ok(Err(StoreError::Broken(_))) => Answer::Broken,
         Ok(Err(_)) => Answer::Failed,

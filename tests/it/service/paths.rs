@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use hookledger::simulator::{Mode, Outcome};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::outside::{self, Told};
 use crate::support::process::eventually;
@@ -29,7 +29,7 @@ fn check_effect(stand: &Stand, name: &str, operation: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn told_by_webhook_or_found_by_reconciliation_each_settles_with_its_effect() {
     // Reconciliation must not be faster than the webhook that is to be shown.
-    let stand = Stand::with(&[("reconcile.grace", "'3s'")]).await;
+    let stand = Stand::with(&[("reconcile.grace", "'5s'")]).await;
     let told = stand.gemini.start(job(true, Mode::Once)).unwrap();
     let lost = stand.gemini.start(job(true, Mode::Drop)).unwrap();
     let bad = stand.gemini.start(job(true, Mode::Drop)).unwrap();
@@ -57,6 +57,60 @@ async fn told_by_webhook_or_found_by_reconciliation_each_settles_with_its_effect
         ..Told::default()
     };
     outside::check_drained(&stand.db(), &all, &stand.sink).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_settles_in_whatever_form_its_event_names_it() {
+    let stand = Stand::with(&[("reconcile.grace", "'10m'")]).await;
+    let start = |body: Value| {
+        let job = serde_json::from_value(body).unwrap();
+        stand.gemini.start(job).unwrap()
+    };
+    let mut names = Vec::new();
+    for (kind, form) in [
+        ("batch", "full"),
+        ("batch", "bare"),
+        ("batch", "prefixed"),
+        ("video", "full"),
+        ("interaction", "full"),
+    ] {
+        let name = start(json!({
+            "kind": kind, "manual": true, "webhook": {"deliver": "once", "id_form": form}
+        }));
+        assert_eq!(stand.register(&name, "nightly").await, 201, "{name}");
+        names.push((name, kind, form));
+    }
+    for (name, _, _) in &names {
+        stand.gemini.finish(name, Outcome::Succeeded).unwrap();
+    }
+    for (name, kind, form) in &names {
+        let operation = stand.settled(name).await;
+        assert_eq!(operation["kind"], *kind);
+        assert_eq!(operation["settled_by"], "webhook", "{kind} named {form}");
+        check_effect(&stand, name, &operation);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_comes_after_reconciliation_changes_nothing() {
+    let stand = Stand::up().await;
+    let late = serde_json::from_value(json!({
+        "kind": "batch", "complete_after_ms": 0, "webhook": {"deliver": "delay", "delay_ms": 2_500}
+    }));
+    let name = stand.gemini.start(late.unwrap()).unwrap();
+    assert_eq!(stand.register(&name, "nightly").await, 201);
+    let before = stand.settled(&name).await;
+    assert_eq!(before["settled_by"], "reconcile");
+    let closed = "SELECT count(*) FROM work_queue WHERE reason = 'webhook' AND state = 'done'";
+    eventually("the webhook is worked on", SOON, async || {
+        (outside::count(&stand.db(), closed).await == 1).then_some(())
+    })
+    .await;
+    let after = stand.operation(&name).await.unwrap();
+    for field in ["state", "settled_by", "settled_at", "effects"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    check_effect(&stand, &name, &after);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

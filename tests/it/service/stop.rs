@@ -100,10 +100,27 @@ async fn a_hanging_api_and_stalled_clients_do_not_delay_it() {
     }
     let mut service = stand.take();
     service.terminate();
+    eventually("it begins to stop", SOON, async || {
+        service.logged().contains("\"stopping\"").then_some(())
+    })
+    .await;
+    // The listener closes last: a delivery is still taken, for the next process to work on.
+    let late = stand.gemini.start(silent(false)).unwrap();
+    let answer = stand.deliver("late", succeeded(&late)).await;
+    assert_eq!(answer, (200, "accepted".to_owned()));
+    let looks = || {
+        stand
+            .gemini
+            .requests()
+            .iter()
+            .filter(|r| r.path.ends_with(&late))
+            .count()
+    };
     // The configured 8 s, and a moment for a busy machine.
     let status = service.ended(Duration::from_millis(9_500)).await;
     assert_eq!(status.code(), Some(0), "{}", service.logged());
     drop(stalled);
+    assert_eq!(looks(), 0, "no new work is begun");
     let held = "SELECT count(*) FROM work_queue WHERE state = 'leased'";
     assert_eq!(
         outside::count(&stand.db(), held).await,
@@ -119,6 +136,27 @@ async fn a_hanging_api_and_stalled_clients_do_not_delay_it() {
     stand.gemini.clear_faults();
     stand.start().await;
     stand.settled(&name).await;
+    stand.settled(&late).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hanging_receiver_does_not_delay_it_and_hears_the_same_again() {
+    let mut stand = Stand::with(&[("server.stop_timeout", "'3s'")]).await;
+    let name = stand.gemini.start(silent(false)).unwrap();
+    stand.sink.answer_after(Duration::from_secs(60));
+    assert_eq!(stand.deliver("told", succeeded(&name)).await.0, 200);
+    let arrived = || (stand.sink.about(&name).len() == 1).then_some(());
+    eventually("the effect arrives", SOON, async || arrived()).await;
+    let mut service = stand.take();
+    service.terminate();
+    let status = service.ended(Duration::from_millis(4_500)).await;
+    assert_eq!(status.code(), Some(0), "{}", service.logged());
+    stand.sink.answer_after(Duration::ZERO);
+    stand.start().await;
+    stand.settled(&name).await;
+    let got = stand.sink.about(&name);
+    assert_eq!(got.len(), 2);
+    assert_eq!(got.first(), got.last(), "the same key and the same bytes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
