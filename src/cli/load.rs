@@ -58,6 +58,11 @@ pub(super) fn log_as(settings: &Settings) -> Result<(), Failure> {
 /// Logs what an operator should know.
 pub(super) fn warn(loaded: &Loaded) {
     for warning in &loaded.warnings {
-        tracing::warn!(key = warning.key, "{}", warning.what);
+        tracing::warn!(
+            key = warning.key,
+            "configuration: {} {}",
+            warning.key,
+            warning.what
+        );
     }
 }

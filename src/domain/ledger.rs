@@ -289,7 +289,7 @@ pub struct EventRecord {
     pub operation: Option<String>,
     /// Its `webhook-id`.
     pub webhook_id: Option<String>,
-    /// The proof it was accepted by.
+    /// The proofs it was accepted by, joined by `+`.
     pub proof: String,
     /// Redeliveries folded into it.
     pub duplicates: u64,

@@ -66,8 +66,10 @@ impl Receiver {
             webhook_id: verified.webhook_id().map(ToOwned::to_owned),
             proof: verified
                 .proofs()
-                .first()
-                .map_or("none", |proof| proof.label()),
+                .iter()
+                .map(|proof| proof.label())
+                .collect::<Vec<_>>()
+                .join("+"),
             reservation: match verified.path() {
                 PathProof::Reservation(id) => Some(id),
                 PathProof::Main => None,
@@ -100,7 +102,7 @@ impl Receiver {
             dedupe_until: now,
             ignored_because: facts.ignored_because,
             webhook_id: None,
-            proof: "replay",
+            proof: "replay".to_owned(),
             reservation: None,
             replay_of: Some(event),
             user_metadata: facts.user_metadata,

@@ -62,8 +62,8 @@ pub struct NewDelivery {
     pub ignored_because: Option<&'static str>,
     /// Its `webhook-id`.
     pub webhook_id: Option<String>,
-    /// The proof it was accepted by.
-    pub proof: &'static str,
+    /// The proofs it was accepted by, joined by `+`.
+    pub proof: String,
     /// The reservation whose URL it came by.
     pub reservation: Option<Uuid>,
     /// The captured event it repeats, for a replay.

@@ -148,7 +148,7 @@ async fn capture(
                     .push_bind(operation.map(|o| o.segment().to_owned()))
                     .push_bind(&delivery.webhook_id)
                     .push_bind(&delivery.dedupe_key)
-                    .push_bind(delivery.proof)
+                    .push_bind(&delivery.proof)
                     .push_bind(delivery.reservation.map(|r| r.to_string()))
                     .push_bind(delivery.replay_of.map(|r| r.to_string()))
                     .push_bind(delivery.user_metadata.as_ref().map(Value::to_string))

@@ -135,7 +135,7 @@ impl Api {
                 dedupe_until: now.after(Duration::from_hours(1)),
                 ignored_because: None,
                 webhook_id: Some("msg_1".to_owned()),
-                proof: "hmac",
+                proof: "hmac".to_owned(),
                 reservation: None,
                 replay_of: None,
                 user_metadata: None,

@@ -66,7 +66,7 @@ async fn capture(place: &Place, headers: &[(&str, &[u8])], body: &[u8]) -> Uuid 
             dedupe_until: Timestamp::from_millis(0),
             ignored_because: Some("a test"),
             webhook_id: None,
-            proof: "shared_header",
+            proof: "shared_header".to_owned(),
             reservation: None,
             replay_of: None,
             user_metadata: None,

@@ -265,7 +265,7 @@ impl World {
             dedupe_until: now.after(self.settings.hooks.dedupe_ttl),
             ignored_because: facts.ignored_because,
             webhook_id: Some(id.to_owned()),
-            proof: "test",
+            proof: "test".to_owned(),
             reservation: None,
             replay_of: None,
             user_metadata: None,
