@@ -69,6 +69,9 @@ pub(super) enum Command {
     Queue(Nested<Queue>),
     /// The outbox: list effects, send them again or decide about them
     Effects(Nested<Effects>),
+    /// The provider's webhooks: make, change, ping and rotate them, or match them to the
+    /// configuration
+    Webhooks(Nested<Webhooks>),
     /// Make secrets
     Secret(Nested<Secret>),
 }
@@ -290,6 +293,77 @@ pub(super) enum End {
     Done,
     /// It will not be sent any more
     Dead,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Webhooks {
+    /// Make one; its signing secret goes to subscription.secrets_file
+    Create {
+        /// Where deliveries go instead of where the configuration says
+        #[arg(long)]
+        uri: Option<String>,
+        /// A name for people
+        #[arg(long)]
+        name: Option<String>,
+        /// An event to subscribe to instead of those configured; may be repeated
+        #[arg(long = "event", value_name = "TYPE")]
+        events: Vec<String>,
+        /// Print the signing secret
+        #[arg(long)]
+        show_secret: bool,
+    },
+    /// List those of the key's project
+    List,
+    /// Show one
+    Show {
+        /// Its id; the configured one when left out
+        id: Option<String>,
+    },
+    /// Change one
+    Update {
+        /// Its id; the configured one when left out
+        id: Option<String>,
+        /// Where deliveries go
+        #[arg(long)]
+        uri: Option<String>,
+        /// A name for people
+        #[arg(long)]
+        name: Option<String>,
+        /// An event to subscribe to, in place of those it has; may be repeated
+        #[arg(long = "event", value_name = "TYPE")]
+        events: Vec<String>,
+        /// Whether it delivers
+        #[arg(long)]
+        state: Option<WebhookState>,
+    },
+    /// Remove one
+    Delete {
+        /// Its id
+        id: String,
+    },
+    /// Ask for a delivery that names no operation
+    Ping {
+        /// Its id; the configured one when left out
+        id: Option<String>,
+    },
+    /// Make the provider's record what the configuration says, after showing what differs
+    Sync {
+        /// Only show what differs
+        #[arg(long)]
+        dry_run: bool,
+        /// Print the signing secret of a new one
+        #[arg(long)]
+        show_secret: bool,
+    },
+}
+
+/// Whether a webhook delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum WebhookState {
+    /// It does
+    Enabled,
+    /// It does not
+    Disabled,
 }
 
 #[derive(Debug, Subcommand)]

@@ -29,6 +29,7 @@ mod queue;
 mod secret;
 mod serve;
 mod simulate;
+mod webhooks;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -90,6 +91,9 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Events(args) => events::run(&open(&global).await?, args, output).await,
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
+        Command::Webhooks(args) => {
+            webhooks::run(load::for_client(&global)?.settings, args, output).await
+        }
     }
 }
 

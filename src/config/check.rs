@@ -24,6 +24,7 @@ pub(super) fn check(r: &mut Reader<'_>, s: &Settings) {
         listeners(r, s);
         doors(r, s);
         sources(r, s);
+        subscription(r, s);
         signers(r, s);
         warnings(r, s);
     }
@@ -187,7 +188,9 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
     for (name, source) in &s.sources {
         let at = format!("sources.{name}");
         let secrets = format!("{at}.signing_secrets");
-        if !source.shared_header && source.signing_secrets.is_empty() && r.sound(&[&secrets]) {
+        let kept = name == KEPT_FOR && s.subscription.secrets_file.is_some();
+        let unsigned = source.signing_secrets.is_empty() && !kept;
+        if !source.shared_header && unsigned && r.sound(&[&secrets]) {
             let fix = format!("set {secrets}, or {at}.shared_header = true");
             r.problem(&at, "accepts no proof at all", fix);
         }
@@ -200,7 +203,7 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
             let fix = "copy the whole secret as it was issued, whsec_ and base64";
             r.problem(&secrets, what, fix);
         }
-        if source.signing_secrets.is_empty() {
+        if unsigned {
             r.warn(
                 &secrets,
                 "is empty: deliveries are believed by the shared header alone",
@@ -212,6 +215,36 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
                  shared_header = false",
             );
         }
+    }
+}
+
+/// The source whose secrets `subscription.secrets_file` holds.
+const KEPT_FOR: &str = "gemini";
+
+/// What looking after the subscription needs.
+fn subscription(r: &mut Reader<'_>, s: &Settings) {
+    if !s.subscription.enabled {
+        return;
+    }
+    if s.gemini.api_key.is_none() && r.sound(&["gemini.api_key"]) {
+        let what = "is needed to look after the subscription (subscription.enabled)";
+        let fix = format!("set {}", variable_for("gemini.api_key"));
+        r.problem("gemini.api_key", what, fix);
+    }
+    let keys = ["subscription.uri", "server.public_url", "hooks.path_token"];
+    if s.delivery_uri().is_none() && r.sound(&keys) {
+        let what = "is not set, and server.public_url does not say it either";
+        let fix = "set server.public_url to the address of /hooks as the provider sees it";
+        r.problem("subscription.uri", what, fix);
+    }
+    if s.subscription
+        .canary_interval
+        .is_some_and(|every| every <= s.subscription.canary_bound)
+        && r.sound(&["subscription.canary_interval", "subscription.canary_bound"])
+    {
+        let what = "is not longer than subscription.canary_bound";
+        let fix = "lengthen it, or write \"0s\" for no canary";
+        r.problem("subscription.canary_interval", what, fix);
     }
 }
 

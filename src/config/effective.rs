@@ -67,6 +67,7 @@ fn shown(key: &str, leaf: &Leaf) -> Json {
     let segments: Vec<&str> = key.split('.').collect();
     match (segments.as_slice(), value) {
         (["effects", _, "url"], Value::String(text)) => host(text),
+        (["subscription", "uri"], Value::String(text)) if !text.is_empty() => host(text),
         (["effects", _, "argv"], Value::Array(argv)) => {
             let program = argv.first().and_then(Value::as_str).unwrap_or_default();
             format!("{program} ({} arguments)", argv.len().saturating_sub(1)).into()

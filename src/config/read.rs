@@ -169,6 +169,15 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// A path, or `None` when the text is empty.
+    pub(super) fn path_if_set(&mut self, key: &str) -> Option<PathBuf> {
+        let what = ("a path", "the path of a file");
+        self.parsed((key, None), what, None, |leaf| {
+            let text = leaf.value.as_str().filter(|text| !text.contains('\0'))?;
+            Some((!text.is_empty()).then(|| PathBuf::from(text)))
+        })
+    }
+
     /// Anything with one obvious textual form.
     pub(super) fn textual<T: FromStr>(&mut self, key: &str, what: (&str, &str), stand_in: T) -> T {
         self.parsed((key, None), what, stand_in, |leaf| {
@@ -182,6 +191,17 @@ impl<'a> Reader<'a> {
 
     pub(super) fn duration_or(&mut self, key: &str, otherwise: &str) -> Duration {
         self.duration_of(key, Some(otherwise))
+    }
+
+    /// A duration, or `None` when it is zero.
+    pub(super) fn duration_or_off(&mut self, key: &str) -> Option<Duration> {
+        let off = self
+            .tree
+            .get(key)
+            .and_then(|leaf| humantime::parse_duration(leaf.value.as_str()?.trim()).ok())
+            .is_some_and(|d| d.is_zero());
+        self.asked.insert(key.to_owned());
+        (!off).then(|| self.duration(key))
     }
 
     fn duration_of(&mut self, key: &str, otherwise: Option<&str>) -> Duration {

@@ -9,7 +9,7 @@ use url::Url;
 use super::read::Reader;
 use super::settings::{
     Admin, Alerts, Delivery, Gemini, Hooks, Ledger, Log, LogFormat, Reconcile, Require, Server,
-    Settings, Source, Store, Unregistered, Worker,
+    Settings, Source, Store, Subscription, Unregistered, Worker,
 };
 use super::tree::secret_base;
 use crate::base::secret::Secret;
@@ -48,6 +48,7 @@ pub(super) fn settings(r: &mut Reader<'_>) -> Settings {
             retry_cap: r.duration("worker.retry_cap"),
         },
         reconcile: reconcile(r),
+        subscription: subscription(r),
         ledger: ledger(r),
         delivery: Delivery {
             concurrency: r.count("delivery.concurrency", 1, 1024),
@@ -248,6 +249,41 @@ fn reconcile(r: &mut Reader<'_>) -> Reconcile {
         batch_size: r.count("reconcile.batch_size", 1, 100_000),
         gone_after: r.duration("reconcile.gone_after"),
         webhook_late_after: r.duration("reconcile.webhook_late_after"),
+    }
+}
+
+fn subscription(r: &mut Reader<'_>) -> Subscription {
+    let webhook_id = r.string(
+        "subscription.webhook_id",
+        "a webhook's id",
+        "the id that `hookledger webhooks list` shows",
+    );
+    let legal = |id: &str| {
+        id.len() <= 128
+            && id
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+    };
+    if !legal(&webhook_id) {
+        let fix = "write the id that `hookledger webhooks list` shows";
+        r.problem("subscription.webhook_id", "is not a webhook's id", fix);
+    }
+    let events = r.list("subscription.events", None);
+    let word = |event: &String| is_name(event, 64);
+    if !events.iter().all(word) || (events.is_empty() && r.sound(&["subscription.events"])) {
+        let what = "is empty or has an entry that is no type of event";
+        r.problem("subscription.events", what, "write [\"batch.succeeded\"]");
+    }
+    Subscription {
+        enabled: r.flag_or("subscription.enabled", "subscription.enabled"),
+        webhook_id: Some(webhook_id).filter(|id| !id.is_empty()),
+        uri: r.url("subscription.uri"),
+        events,
+        poll_interval: r.duration("subscription.poll_interval"),
+        canary_interval: r.duration_or_off("subscription.canary_interval"),
+        canary_bound: r.duration("subscription.canary_bound"),
+        secrets_file: r.path_if_set("subscription.secrets_file"),
+        reenable: r.flag_or("subscription.reenable", "subscription.reenable"),
     }
 }
 

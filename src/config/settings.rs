@@ -34,6 +34,8 @@ pub struct Settings {
     pub worker: Worker,
     /// `[reconcile]`
     pub reconcile: Reconcile,
+    /// `[subscription]`: the provider's record of where deliveries go.
+    pub subscription: Subscription,
     /// `[ledger]`
     pub ledger: Ledger,
     /// `[delivery]`: how effects are sent and given up.
@@ -44,6 +46,22 @@ pub struct Settings {
     pub alerts: Alerts,
     /// `[log]`
     pub log: Log,
+}
+
+impl Settings {
+    /// Where the provider should deliver: `subscription.uri`, or what `server.public_url` and
+    /// `hooks.path_token` make. It holds the path token, so it must not be shown.
+    pub fn delivery_uri(&self) -> Option<String> {
+        if let Some(uri) = &self.subscription.uri {
+            return Some(uri.to_string());
+        }
+        let base = self.server.public_url.as_ref()?.as_str();
+        let token = self.hooks.path_token.as_ref()?.expose();
+        Some(format!(
+            "{}/hooks/gemini/{token}",
+            base.trim_end_matches('/')
+        ))
+    }
 }
 
 /// `[server]`
@@ -189,6 +207,29 @@ pub struct Reconcile {
     pub gone_after: Duration,
     /// `webhook_late_after`: when a settled operation without a delivery counts as rescued
     pub webhook_late_after: Duration,
+}
+
+/// `[subscription]`
+#[derive(Debug, Clone)]
+pub struct Subscription {
+    /// `enabled`: whether the service looks after it
+    pub enabled: bool,
+    /// `webhook_id`: the record's id; found by its URI when not set
+    pub webhook_id: Option<String>,
+    /// `uri`: where deliveries go; made of `server.public_url` and the path token when not set
+    pub uri: Option<Url>,
+    /// `events` to subscribe to
+    pub events: Vec<String>,
+    /// `poll_interval` between two looks at the record
+    pub poll_interval: Duration,
+    /// `canary_interval` between two pings; `None` is off
+    pub canary_interval: Option<Duration>,
+    /// `canary_bound`: a ping must have come back by then
+    pub canary_bound: Duration,
+    /// `secrets_file`: where secrets go that the provider shows once
+    pub secrets_file: Option<PathBuf>,
+    /// `reenable`: whether a disabled record is enabled again
+    pub reenable: bool,
 }
 
 /// What to do with operations nobody registered.

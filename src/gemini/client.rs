@@ -19,12 +19,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::{Client, Response};
 use url::{Host, Url};
 
 use super::limit::Limit;
 use super::text::Redact;
+use super::webhooks::ServiceVersion;
 use super::{Download, FetchedBody, FileName, GeminiApi, error, wire};
 use crate::base::clock::Clock;
 use crate::config::settings;
@@ -33,7 +34,7 @@ use crate::domain::operation::OperationName;
 
 const USER_AGENT: &str = concat!("hookledger/", env!("CARGO_PKG_VERSION"));
 const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
-const SKIP_CACHE: HeaderName = HeaderName::from_static("cf-aig-skip-cache");
+pub(super) const SKIP_CACHE: HeaderName = HeaderName::from_static("cf-aig-skip-cache");
 /// Longest wait for a connection; shorter when `gemini.timeout` is.
 const MAX_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes read of an answer that is an error.
@@ -69,12 +70,15 @@ pub enum BuildError {
 pub struct HttpGemini {
     pub(super) base: Base,
     pub(super) download_base: Base,
+    /// The same place under the other documented version, for the one service both may have.
+    pub(super) other_base: Option<Base>,
+    pub(super) webhooks_at: ServiceVersion,
     clock: Arc<dyn Clock>,
     limit: Limit,
     client: Client,
     key: Option<HeaderValue>,
     extra: HeaderMap,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     max_body: u64,
     redact: Redact,
 }
@@ -150,6 +154,9 @@ impl HttpGemini {
             Some(url) => Base::new(url, version, "gemini.download_base_url")?,
             None => base.clone(),
         };
+        let other_base = ServiceVersion::other_than(version)
+            .map(|other| Base::new(&settings.base_url, other, "gemini.base_url"))
+            .transpose()?;
         let key = settings.api_key.as_ref().map(|key| sensitive(key.expose()));
         let mut extra = HeaderMap::new();
         for (name, value) in &settings.extra_headers {
@@ -178,6 +185,8 @@ impl HttpGemini {
         Ok(Self {
             base,
             download_base,
+            other_base,
+            webhooks_at: ServiceVersion::unknown(),
             limit: Limit::new(settings.requests_per_second, Arc::clone(&clock)),
             clock,
             client,
@@ -189,17 +198,22 @@ impl HttpGemini {
         })
     }
 
-    /// Sends one GET and returns the answer's head, whatever its status. `total` bounds the whole
-    /// exchange, the body included; without it only silence is bounded.
+    /// Sends one request and returns the answer's head, whatever its status. `total` bounds the
+    /// whole exchange, the body included; without it only silence is bounded.
     pub(super) async fn send(
         &self,
+        method: Method,
         url: Url,
         headers: HeaderMap,
+        body: Option<Bytes>,
         total: Option<Duration>,
     ) -> Result<Response, Fault> {
         let headers = self.headers_for(&url, headers)?;
         self.limit.wait().await;
-        let mut request = self.client.get(url).headers(headers);
+        let mut request = self.client.request(method, url).headers(headers);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
         if let Some(total) = total {
             request = request.timeout(total);
         }
@@ -227,8 +241,8 @@ impl HttpGemini {
     /// One API call: its body on 200-299, else the fault that the answer stands for.
     async fn call(&self, path: &str) -> Result<Bytes, Fault> {
         let url = self.base.join(path)?;
-        let headers = HeaderMap::from_iter([(SKIP_CACHE, HeaderValue::from_static("true"))]);
-        let answer = self.send(url, headers, Some(self.timeout)).await?;
+        let (headers, total) = (Self::uncached(), Some(self.timeout));
+        let answer = self.send(Method::GET, url, headers, None, total).await?;
         if answer.status().is_success() {
             self.read_body(answer).await
         } else {
@@ -236,7 +250,7 @@ impl HttpGemini {
         }
     }
 
-    async fn read_body(&self, answer: Response) -> Result<Bytes, Fault> {
+    pub(super) async fn read_body(&self, answer: Response) -> Result<Bytes, Fault> {
         let (body, whole) = self.read_up_to(answer, self.max_body).await?;
         if whole {
             Ok(body)

@@ -10,7 +10,7 @@
 //! longer than any total timeout, so only silence ends a stream.
 
 use futures_util::StreamExt;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use reqwest::Response;
 use url::Url;
 
@@ -35,7 +35,8 @@ impl HttpGemini {
         let path = format!("{}:download?alt=media", file.as_str());
         let mut url = self.download_base.join(&path)?;
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.send(url.clone(), HeaderMap::new(), None).await?;
+            let (to, headers) = (url.clone(), HeaderMap::new());
+            let answer = self.send(Method::GET, to, headers, None, None).await?;
             let status = answer.status();
             if status == StatusCode::OK {
                 return Ok(self.stream(answer));

@@ -9,6 +9,7 @@ mod download;
 pub mod error;
 pub mod limit;
 pub mod text;
+pub mod webhooks;
 pub mod wire;
 
 use std::fmt;

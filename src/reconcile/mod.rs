@@ -13,6 +13,7 @@
 //! [`upkeep`] prunes, on a loop of its own.
 
 pub mod upkeep;
+pub mod wanted;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

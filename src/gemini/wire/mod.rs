@@ -8,7 +8,8 @@
 //! `done`. What must not pass is something that is no such resource at all (a login page, a cut
 //! answer, another operation's body): that is [`Fault::Undecodable`].
 //!
-//! One file per shape: [`operation`] (video and everything generic), [`batch`], [`interaction`].
+//! One file per shape: [`operation`] (video and everything generic), [`batch`], [`interaction`], and
+//! `webhook`, which is none of them.
 
 pub mod batch;
 pub mod inline;
@@ -16,6 +17,7 @@ pub mod interaction;
 mod node;
 pub mod operation;
 mod summary;
+pub(super) mod webhook;
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};

@@ -1,0 +1,3 @@
+//! The provider's record of where deliveries go: asked for, compared and looked after.
+
+mod client;
