@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::faults::{Fault, FaultKind, WebhookFault};
 use super::state::job::{BatchInput, BatchRequest, Draft, Kind, NewJob, Outcome, Refused, Work};
-use super::state::outbox::{Letter, Twist};
+use super::state::outbox::{Letter, To, Twist};
 use super::state::{Model, names};
 use super::{DeliveryState, Simulator};
 
@@ -178,6 +178,7 @@ impl Simulator {
                     webhook_id: id,
                     event_type: past.event_type.clone(),
                     name: past.name.clone(),
+                    to: past.to.clone(),
                     url: raw.url.unwrap_or_else(|| past.url.clone()),
                     body: past.body.clone(),
                 };
@@ -193,6 +194,7 @@ impl Simulator {
                     webhook_id: raw.id.unwrap_or_else(|| names::webhook_id(&*self.ids)),
                     event_type: "raw".to_owned(),
                     name: String::new(),
+                    to: To::Configured,
                     url: url.ok_or(Refused::NoDestination)?,
                     body: Bytes::from(body),
                 };

@@ -18,6 +18,7 @@ mod control;
 mod faults;
 mod routes;
 mod state;
+mod subscriptions;
 mod webhooks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,14 +34,17 @@ use url::Url;
 
 pub use self::control::RawWebhook;
 pub use self::faults::{Fault, FaultKind, WebhookFault};
+pub use self::state::hooks::WebhookState;
 pub use self::state::job::{BatchInput, Kind, NewJob, Outcome, Refused};
 pub use self::state::outbox::DeliveryState;
 pub use self::state::plan::{IdForm, Mode, WebhookPlan};
 
+pub use self::subscriptions::WebhookReport;
+
 use self::routes::requests::RequestLog;
 pub use self::routes::requests::SeenRequest;
 use self::state::Model;
-use self::state::outbox::{Attempt, Delivery};
+use self::state::outbox::{Attempt, Delivery, To};
 use self::webhooks::Sender;
 use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Timestamp};
@@ -70,6 +74,8 @@ pub struct SimulatorConfig {
     pub webhook_retry: Backoff,
     /// How often it is tried at most.
     pub webhook_attempts: u32,
+    /// Failed attempts in a row that disable a registered webhook; 0 never does.
+    pub disable_after: u32,
 }
 
 impl Default for SimulatorConfig {
@@ -85,6 +91,7 @@ impl Default for SimulatorConfig {
                 cap: Duration::from_mins(1),
             },
             webhook_attempts: 12,
+            disable_after: 20,
         }
     }
 }
@@ -101,6 +108,9 @@ pub struct DeliveryReport {
     pub event_type: String,
     /// The job it speaks of.
     pub name: String,
+    /// The registered webhook it goes to, if it goes to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
     /// Its destination. The last part of the path may be a token: print it with care.
     pub url: String,
     /// Where it stands.
@@ -120,6 +130,10 @@ impl DeliveryReport {
             id: delivery.webhook_id.clone(),
             event_type: delivery.event_type.clone(),
             name: delivery.name.clone(),
+            webhook: match &delivery.to {
+                To::Registered(id) => Some(id.clone()),
+                To::Configured | To::Own => None,
+            },
             url: delivery.url.clone(),
             state: delivery.state,
             status: delivery.status,
@@ -147,7 +161,8 @@ pub struct Simulator {
 impl Simulator {
     /// A simulator without jobs.
     pub fn new(config: SimulatorConfig, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Arc<Self> {
-        let model = Model::new(config.webhook_url.as_ref().map(ToString::to_string));
+        let mut model = Model::new(config.webhook_url.as_ref().map(ToString::to_string));
+        model.hooks.disable_after = config.disable_after;
         Arc::new(Self {
             sender: Sender::new(config.shared_secret.clone()),
             config,
@@ -217,25 +232,48 @@ impl Simulator {
             posted += stream::iter(due)
                 .map(|delivery| self.deliver(delivery))
                 .buffer_unordered(SENDERS)
+                .filter(|sent| std::future::ready(*sent))
                 .count()
                 .await;
         }
     }
 
-    async fn deliver(&self, delivery: Delivery) {
+    /// The secrets that sign a delivery; `None` when it must not be sent any more.
+    fn secrets(&self, delivery: &Delivery, at: Timestamp) -> Option<Vec<Secret>> {
+        match &delivery.to {
+            To::Configured | To::Own => Some(self.config.webhook_secret.iter().cloned().collect()),
+            To::Registered(id) => {
+                let model = self.model();
+                let hook = model.hooks.get(id)?;
+                (hook.state == WebhookState::Enabled).then(|| hook.secrets(at))
+            }
+        }
+    }
+
+    /// Sends a delivery; says whether it was posted.
+    async fn deliver(&self, delivery: Delivery) -> bool {
         let at = self.now();
+        let Some(secrets) = self.secrets(&delivery, at) else {
+            self.model().outbox.abandon(delivery.seq);
+            return false;
+        };
         // Signed with the clock's own time: a receiver must find it fresh although the model's time
         // was moved.
         let stamp = self.clock.now();
-        let sent = webhooks::seal(&delivery, self.config.webhook_secret.as_ref(), stamp);
+        let sent = webhooks::seal(&delivery, &secrets, stamp);
         let status = self.sender.post(&delivery, &sent).await;
         let attempt = Attempt { status, at, sent };
         let (retry, most) = (self.config.webhook_retry, self.config.webhook_attempts);
         let unit = self.ids.unit();
         let mut model = self.model();
+        if let To::Registered(id) = &delivery.to {
+            let arrived = status.is_some_and(|status| (200..300).contains(&status));
+            model.hooks.note(id, arrived, at);
+        }
         model
             .outbox
             .settle(delivery.seq, attempt, retry, most, unit);
+        true
     }
 
     /// The model's time.

@@ -40,14 +40,18 @@ pub(crate) fn sign(secret: &Secret, id: &str, timestamp: i64, body: &[u8]) -> Op
     Some(format!("v1,{tag}"))
 }
 
-/// What goes out on this attempt.
-pub(crate) fn seal(delivery: &Delivery, secret: Option<&Secret>, now: Timestamp) -> Sent {
+/// What goes out on this attempt: one signature for each secret, or none.
+pub(crate) fn seal(delivery: &Delivery, secrets: &[Secret], now: Timestamp) -> Sent {
     let signed = |at: Timestamp| {
         let timestamp = at.as_seconds();
         let (id, body) = (&delivery.webhook_id, delivery.body.clone());
+        let all: Vec<String> = secrets
+            .iter()
+            .filter_map(|secret| sign(secret, id, timestamp, &body))
+            .collect();
         Sent {
             timestamp,
-            signature: secret.and_then(|secret| sign(secret, id, timestamp, &body)),
+            signature: (!all.is_empty()).then(|| all.join(" ")),
             body,
         }
     };

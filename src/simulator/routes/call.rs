@@ -26,6 +26,13 @@ pub(crate) enum Call<'a> {
     DeleteInteraction(&'a str),
     ListModels,
     GetModel(&'a str),
+    CreateWebhook,
+    ListWebhooks,
+    GetWebhook(&'a str),
+    UpdateWebhook(&'a str),
+    DeleteWebhook(&'a str),
+    PingWebhook(&'a str),
+    RotateSecret(&'a str),
 }
 
 impl<'a> Call<'a> {
@@ -85,6 +92,23 @@ impl<'a> Call<'a> {
             ("GET", ["interactions", id]) => Self::GetInteraction(id),
             ("POST", ["interactions", id, "cancel"]) => Self::CancelInteraction(id),
             ("DELETE", ["interactions", id]) => Self::DeleteInteraction(id),
+            (_, ["webhooks"] | ["webhooks", _]) => return Self::of_webhooks(method, segments),
+            _ => return None,
+        })
+    }
+
+    fn of_webhooks(method: &str, segments: &[&'a str]) -> Option<Self> {
+        Some(match (method, segments) {
+            ("POST", ["webhooks"]) => Self::CreateWebhook,
+            ("GET", ["webhooks"]) => Self::ListWebhooks,
+            ("GET", ["webhooks", id]) => Self::GetWebhook(id),
+            ("PATCH", ["webhooks", id]) => Self::UpdateWebhook(id),
+            ("DELETE", ["webhooks", id]) => Self::DeleteWebhook(id),
+            ("POST", ["webhooks", action]) => match action.rsplit_once(':')? {
+                (id, "ping") => Self::PingWebhook(id),
+                (id, "rotateSigningSecret") => Self::RotateSecret(id),
+                _ => return None,
+            },
             _ => return None,
         })
     }
@@ -92,7 +116,7 @@ impl<'a> Call<'a> {
 
 /// The envelope in which errors of this path come.
 pub(crate) fn envelope(path: &str) -> Envelope {
-    if path.split('/').nth(2) == Some("interactions") {
+    if matches!(path.split('/').nth(2), Some("interactions" | "webhooks")) {
         Envelope::Interactions
     } else {
         Envelope::Classic

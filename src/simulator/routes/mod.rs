@@ -17,6 +17,9 @@
 //! DELETE /_sim/faults                  forgets them all
 //! POST   /_sim/forge                   {"name":"batches/…","type":"batch.succeeded"}: a signed lie → {"ids"}
 //! POST   /_sim/webhooks/send           {"replay":"msg_…"} or {"body":…,"id":…,"unsigned":true} → {"id"}
+//! GET    /_sim/webhooks                the registered webhooks, how often each failed
+//! POST   /_sim/webhooks/{id}/state     {"state":"disabled_due_to_failed_deliveries"}
+//! POST   /_sim/ping-body               {"body":…}: what pings send; null is the usual body again
 //! POST   /_sim/advance                 {"ms":60000}: moves the model's time → {"now"}
 //! GET    /_sim/requests                requests the API has seen
 //! GET    /_sim/deliveries              webhooks sent, waiting or dropped
@@ -31,7 +34,9 @@ pub(crate) mod error;
 pub(crate) mod reply;
 pub(crate) mod requests;
 pub(crate) mod steer;
+pub(crate) mod steer_hooks;
 pub(crate) mod upload;
+pub(crate) mod webhook_service;
 
 use std::sync::Arc;
 
@@ -55,7 +60,9 @@ const LARGEST_BODY: usize = 256 * 1024 * 1024;
 /// All routes.
 pub(crate) fn router(sim: Arc<Simulator>) -> Router {
     let api = Router::new().fallback(serve).with_state(Arc::clone(&sim));
-    steer::router(sim).fallback_service(api)
+    steer::router(Arc::clone(&sim))
+        .merge(steer_hooks::router(sim))
+        .fallback_service(api)
 }
 
 async fn serve(State(sim): State<Arc<Simulator>>, request: Request) -> Response {
