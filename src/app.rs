@@ -27,6 +27,7 @@ use crate::effects::Registry;
 use crate::effects::plan::Planner;
 use crate::gemini::GeminiApi;
 use crate::gemini::client::HttpGemini;
+use crate::gemini::webhooks::WebhookApi;
 use crate::http::admin::admin_router;
 use crate::http::health::{Health, Watched, public_health_router};
 use crate::http::hooks::{self, Door};
@@ -36,14 +37,16 @@ use crate::http::serve::{self, ServeSettings};
 use crate::http::state::AdminState;
 use crate::receive::Receiver;
 use crate::reconcile::Reconciler;
+use crate::reconcile::rotation::Rotation;
+use crate::reconcile::subscription::{self, Subscription};
 use crate::reconcile::upkeep::Upkeep;
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::verify::Verifier;
+use crate::verify::{SecretFile, SecretSet, Verifier};
 use crate::work::{Policy, Registrar, Sender, Worker};
 
 /// The names of the supervised loops.
-pub const LOOPS: [&str; 4] = ["worker", "sender", "reconcile", "upkeep"];
+pub const LOOPS: [&str; 5] = ["worker", "sender", "reconcile", "upkeep", "subscription"];
 /// A running service.
 #[derive(Debug)]
 pub struct App {
@@ -87,6 +90,8 @@ struct Parts {
     sender: Arc<Sender>,
     reconciler: Arc<Reconciler>,
     upkeep: Arc<Upkeep>,
+    /// Looked after only when that is asked for.
+    subscription: Option<Arc<Subscription>>,
     receiver: Receiver,
     registrar: Registrar,
 }
@@ -101,6 +106,7 @@ impl App {
         let ids: Arc<dyn Ids> = Arc::new(RandomIds::from_system());
         let groups = Groups::new(&clock);
         let verifier = verifier(settings)?;
+        let kept = kept_secrets(settings, &verifier)?;
         let options = OpenOptions {
             path: settings.store.path.clone(),
             readers: settings.store.readers,
@@ -113,7 +119,7 @@ impl App {
             &groups.store,
         )
         .await?;
-        let parts = Parts::build(settings, &store, &clock, &ids)?;
+        let parts = Parts::build(settings, &store, &clock, &ids, kept)?;
         let left = parts
             .reconciler
             .recover()
@@ -148,7 +154,8 @@ impl App {
         let hooks = hooks::routes(Arc::new(door));
         let public_routes = hooks.merge(public_health_router(Arc::clone(&health)));
         let (registrar, receiver) = (parts.registrar, parts.receiver);
-        let state = AdminState::new(settings, store, registrar, receiver, health, metrics);
+        let state = AdminState::new(settings, store, registrar, receiver, health, metrics)
+            .with_subscription(parts.subscription);
         let peers = Peers::new(settings.server.trusted_proxies.clone());
         let common = Common { clock, ids, peers };
         for (name, listener, routes) in [
@@ -200,9 +207,10 @@ impl Parts {
         store: &Store,
         clock: &Arc<dyn Clock>,
         ids: &Arc<dyn Ids>,
+        kept: Option<(SecretFile, SecretSet)>,
     ) -> anyhow::Result<Self> {
-        let api: Arc<dyn GeminiApi> =
-            Arc::new(HttpGemini::new(&settings.gemini, Arc::clone(clock))?);
+        let http = Arc::new(HttpGemini::new(&settings.gemini, Arc::clone(clock))?);
+        let api: Arc<dyn GeminiApi> = http.clone();
         let registry = Arc::new(Registry::build(&settings.effects, &api)?);
         let planner = Planner::new(registry.rules().to_vec(), settings.alerts.to.clone());
         let policies = planner.policies();
@@ -219,11 +227,18 @@ impl Parts {
             &settings.delivery,
         );
         let reconciler = Reconciler::new(store(), plan(), policies, clock(), settings);
+        let webhooks = || -> Arc<dyn WebhookApi> { http.clone() };
+        let rotation = kept.map(|(file, set)| Rotation::new(file, set, webhooks(), clock()));
+        let watched = settings
+            .subscription
+            .enabled
+            .then(|| Subscription::new(store(), webhooks(), plan(), clock(), rotation, settings));
         Ok(Self {
             worker: Arc::new(worker),
             sender: Arc::new(sender),
             reconciler: Arc::new(reconciler),
             upkeep: Arc::new(Upkeep::new(store(), plan(), clock(), settings)),
+            subscription: watched.flatten().map(Arc::new),
             receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
             registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
         })
@@ -234,6 +249,9 @@ impl Parts {
         start(group, "sender", &self.sender, Sender::run_loop);
         start(group, "reconcile", &self.reconciler, Reconciler::run_loop);
         start(group, "upkeep", &self.upkeep, Upkeep::run_loop);
+        if let Some(subscription) = &self.subscription {
+            start(group, "subscription", subscription, Subscription::run_loop);
+        }
     }
 }
 
@@ -251,6 +269,21 @@ fn start<T, F>(
     group.spawn_loop(name, move |heart| {
         run(Arc::clone(&part), stop.clone(), heart)
     });
+}
+
+/// The file of secrets that the provider showed once, accepted from the first delivery on.
+fn kept_secrets(
+    settings: &Settings,
+    verifier: &Verifier,
+) -> anyhow::Result<Option<(SecretFile, SecretSet)>> {
+    let path = settings.subscription.secrets_file.clone();
+    let set = verifier.kept_secrets(subscription::SOURCE);
+    let Some((path, set)) = path.zip(set) else {
+        return Ok(None);
+    };
+    let file = SecretFile::new(path);
+    set.replace(&file.load()?);
+    Ok(Some((file, set)))
 }
 
 fn verifier(settings: &Settings) -> anyhow::Result<Verifier> {
@@ -278,23 +311,27 @@ fn watch(
         store: store.clone(),
         clock: Arc::clone(clock),
         groups: vec![groups.work.clone()],
-        loop_intervals: loop_intervals(settings).to_vec(),
+        loop_intervals: loop_intervals(settings),
         min_free_disk: settings.store.min_free_disk,
         fetching: Arc::new(move || worker.fetching()),
     }))
 }
 
 /// How long each loop may rest between two turns.
-fn loop_intervals(settings: &Settings) -> [(&'static str, Duration); 4] {
+fn loop_intervals(settings: &Settings) -> Vec<(&'static str, Duration)> {
     let poll = crate::work::SAFETY_POLL;
     let reconcile = settings.reconcile.interval;
-    let [worker, sender, reconciler, upkeep] = LOOPS;
-    [
+    let [worker, sender, reconciler, upkeep, subscription] = LOOPS;
+    let mut all = vec![
         (worker, poll),
         (sender, poll),
         (reconciler, reconcile),
         (upkeep, crate::reconcile::upkeep::REST),
-    ]
+    ];
+    if settings.subscription.enabled {
+        all.push((subscription, settings.subscription.poll_interval));
+    }
+    all
 }
 
 fn describe(settings: &Settings) {

@@ -202,6 +202,18 @@ impl Access {
         }
     }
 
+    /// Begins a rotation of the signing secret, in the service when it answers.
+    pub(super) async fn rotate(&self) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                service
+                    .post("/api/v1/subscription/rotate", &json!({}))
+                    .await
+            }
+            Via::File(file) => file.rotate().await,
+        }
+    }
+
     /// Sends an effect again (`None`), or closes it.
     pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {
         match (&self.via, end) {

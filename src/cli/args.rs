@@ -297,7 +297,7 @@ pub(super) enum End {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Webhooks {
-    /// Make one; its signing secret goes to subscription.secrets_file
+    /// Make one; its signing secret goes to `subscription.secrets_file`
     Create {
         /// Where deliveries go instead of where the configuration says
         #[arg(long)]
@@ -346,6 +346,9 @@ pub(super) enum Webhooks {
         /// Its id; the configured one when left out
         id: Option<String>,
     },
+    /// Make a new signing secret for the configured one; old and new are accepted until a delivery
+    /// was signed with the new one and 24 hours are over
+    Rotate,
     /// Make the provider's record what the configuration says, after showing what differs
     Sync {
         /// Only show what differs

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use url::Url;
 
+use super::access::Access;
 use super::args::{Nested, WebhookState, Webhooks};
 use super::failure::Failure;
 use super::output::{Column, Output, cell, fields, printable};
@@ -20,7 +21,7 @@ use crate::domain::fault::Fault;
 use crate::gemini::client::HttpGemini;
 use crate::gemini::webhooks::{NewWebhook, Webhook, WebhookApi, WebhookId, WebhookPatch};
 use crate::reconcile::wanted::{Difference, Wanted};
-use crate::verify::SecretFile;
+use crate::verify::{SecretFile, SecretFileError};
 
 const COLUMNS: [Column; 5] = [
     ("ID", "id"),
@@ -62,6 +63,10 @@ pub(super) async fn run(
         clock,
     };
     match args.verb {
+        Webhooks::Rotate => {
+            let rotated = Access::open(settings.clone()).await?.rotate().await?;
+            output.answer(&rotated, |_| rotated_text(&rotated))
+        }
         Webhooks::Create {
             uri,
             name,
@@ -160,19 +165,24 @@ impl Desk<'_> {
         Some(SecretFile::new(path))
     }
 
+    /// Refuses to have a secret made that nobody would ever see.
+    fn loses_no_secret(&self, show_secret: bool) -> Result<(), Failure> {
+        if show_secret || self.file().is_some() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "the signing secret is shown once and would be lost; set \
+             subscription.secrets_file, or give --show-secret",
+        ))
+    }
+
     async fn create(&self, new: &NewWebhook, show_secret: bool) -> Result<Value, Failure> {
         let file = self.file();
-        match &file {
+        if let Some(file) = &file {
             // Before the provider is asked: a file that cannot be written must not cost a secret.
-            Some(file) => drop(file.update(|_| {}).map_err(broken)?),
-            None if show_secret => {}
-            None => {
-                return Err(Failure::usage(
-                    "the signing secret is shown once and would be lost; set \
-                     subscription.secrets_file, or give --show-secret",
-                ));
-            }
+            file.update(|_| {}).map_err(|error| broken(&error))?;
         }
+        self.loses_no_secret(show_secret)?;
         let made = self.api.create(new).await.map_err(refused)?;
         let mut whole = document(&made);
         let Some(fields) = whole.as_object_mut() else {
@@ -234,6 +244,9 @@ impl Desk<'_> {
             Some(_) if changes.is_empty() => "none",
             Some(_) => "update",
         };
+        if found.is_none() && !dry {
+            self.loses_no_secret(show_secret)?;
+        }
         let id = found.as_ref().map(|w| w.id.as_str().to_owned());
         let mut answer = json!({
             "id": id, "action": action, "changes": changes, "applied": false,
@@ -335,6 +348,16 @@ fn diff_text(answer: &Value) -> String {
     text
 }
 
+fn rotated_text(rotated: &Value) -> String {
+    let (id, path) = (rotated.get("webhook_id"), rotated.get("secret_stored_in"));
+    format!(
+        "webhook {} signs with a new secret, which is in {}; the one before is accepted for 24 \
+         hours more\n",
+        cell(id),
+        cell(path)
+    )
+}
+
 fn made_text(made: &Value) -> String {
     let id = cell(made.get("id"));
     let mut text = format!("webhook {id} is made\n");
@@ -411,7 +434,7 @@ fn refused(fault: Fault) -> Failure {
     }
 }
 
-fn broken(error: crate::verify::SecretFileError) -> Failure {
+fn broken(error: &SecretFileError) -> Failure {
     Failure::failed(error.to_string())
 }
 

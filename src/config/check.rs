@@ -188,8 +188,7 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
     for (name, source) in &s.sources {
         let at = format!("sources.{name}");
         let secrets = format!("{at}.signing_secrets");
-        let kept = name == KEPT_FOR && s.subscription.secrets_file.is_some();
-        let unsigned = source.signing_secrets.is_empty() && !kept;
+        let unsigned = source.signing_secrets.is_empty() && !source.kept_secrets;
         if !source.shared_header && unsigned && r.sound(&[&secrets]) {
             let fix = format!("set {secrets}, or {at}.shared_header = true");
             r.problem(&at, "accepts no proof at all", fix);
@@ -218,9 +217,6 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
     }
 }
 
-/// The source whose secrets `subscription.secrets_file` holds.
-const KEPT_FOR: &str = "gemini";
-
 /// What looking after the subscription needs.
 fn subscription(r: &mut Reader<'_>, s: &Settings) {
     if !s.subscription.enabled {
@@ -238,13 +234,13 @@ fn subscription(r: &mut Reader<'_>, s: &Settings) {
         r.problem("subscription.uri", what, fix);
     }
     if s.subscription
-        .canary_interval
-        .is_some_and(|every| every <= s.subscription.canary_bound)
-        && r.sound(&["subscription.canary_interval", "subscription.canary_bound"])
+        .ping_interval
+        .is_some_and(|every| every <= s.subscription.ping_bound)
+        && r.sound(&["subscription.ping_interval", "subscription.ping_bound"])
     {
-        let what = "is not longer than subscription.canary_bound";
-        let fix = "lengthen it, or write \"0s\" for no canary";
-        r.problem("subscription.canary_interval", what, fix);
+        let what = "is not longer than subscription.ping_bound";
+        let fix = "lengthen it, or write \"0s\" for no pings";
+        r.problem("subscription.ping_interval", what, fix);
     }
 }
 

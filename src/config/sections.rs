@@ -15,9 +15,12 @@ use super::tree::secret_base;
 use crate::base::secret::Secret;
 use crate::domain::operation::Kind;
 
+/// The source whose secrets `subscription.secrets_file` holds.
+const KEPT_FOR: &str = "gemini";
+
 /// Reads everything; whether it may be believed is for the reader's problems to say.
 pub(super) fn settings(r: &mut Reader<'_>) -> Settings {
-    Settings {
+    let mut settings = Settings {
         server: server(r),
         admin: Admin {
             listen: address(r, "admin.listen"),
@@ -62,7 +65,13 @@ pub(super) fn settings(r: &mut Reader<'_>) -> Settings {
             to: r.list("alerts.to", None),
         },
         log: log(r),
+    };
+    if settings.subscription.secrets_file.is_some()
+        && let Some(source) = settings.sources.get_mut(KEPT_FOR)
+    {
+        source.kept_secrets = true;
     }
+    settings
 }
 
 fn address(r: &mut Reader<'_>, key: &str) -> SocketAddr {
@@ -126,6 +135,8 @@ fn sources(r: &mut Reader<'_>) -> BTreeMap<String, Source> {
             require: r.word(&key, Some("each_source.require"), &require, default_require),
             shared_header: r.flag_or(&format!("{at}.shared_header"), "each_source.shared_header"),
             signing_secrets: r.secrets(&format!("{at}.signing_secrets")),
+            // Set below, when it is known whether there is such a file.
+            kept_secrets: false,
         };
         sources.insert(name, source);
     }
@@ -280,8 +291,8 @@ fn subscription(r: &mut Reader<'_>) -> Subscription {
         uri: r.url("subscription.uri"),
         events,
         poll_interval: r.duration("subscription.poll_interval"),
-        canary_interval: r.duration_or_off("subscription.canary_interval"),
-        canary_bound: r.duration("subscription.canary_bound"),
+        ping_interval: r.duration_or_off("subscription.ping_interval"),
+        ping_bound: r.duration("subscription.ping_bound"),
         secrets_file: r.path_if_set("subscription.secrets_file"),
         reenable: r.flag_or("subscription.reenable", "subscription.reenable"),
     }

@@ -131,6 +131,8 @@ pub struct Source {
     pub shared_header: bool,
     /// `signing_secrets`: Standard Webhooks secrets, decoded keys are made by `verify`
     pub signing_secrets: Vec<Secret>,
+    /// Whether `subscription.secrets_file` holds more of them, which may change at run time.
+    pub kept_secrets: bool,
 }
 
 /// `[store]`
@@ -222,10 +224,10 @@ pub struct Subscription {
     pub events: Vec<String>,
     /// `poll_interval` between two looks at the record
     pub poll_interval: Duration,
-    /// `canary_interval` between two pings; `None` is off
-    pub canary_interval: Option<Duration>,
-    /// `canary_bound`: a ping must have come back by then
-    pub canary_bound: Duration,
+    /// `ping_interval` between two pings; `None` is off
+    pub ping_interval: Option<Duration>,
+    /// `ping_bound`: a ping must have come back by then
+    pub ping_bound: Duration,
     /// `secrets_file`: where secrets go that the provider shows once
     pub secrets_file: Option<PathBuf>,
     /// `reenable`: whether a disabled record is enabled again

@@ -349,8 +349,8 @@ impl WebhookApi for HttpGemini {
     async fn update(&self, id: &WebhookId, patch: &WebhookPatch) -> Result<Webhook, Fault> {
         let fields = patch.fields();
         let mask: Vec<&str> = fields.keys().map(String::as_str).collect();
-        let path = format!("webhooks/{id}?update_mask={}", mask.join(","));
-        let ask = Ask::new(Method::PATCH, path, Some(Value::from(fields)));
+        let at = format!("webhooks/{id}?update_mask={}", mask.join(","));
+        let ask = Ask::new(Method::PATCH, at, Some(Value::from(fields)));
         wire::webhook(&self.ask(ask).await?)
     }
 

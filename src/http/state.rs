@@ -9,6 +9,7 @@ use super::admin::AdminToken;
 use super::health::Health;
 use crate::config::Settings;
 use crate::receive::Receiver;
+use crate::reconcile::subscription::Subscription;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::verify::PathTokens;
@@ -26,6 +27,7 @@ pub struct AdminState {
     pub(super) path_tokens: Option<PathTokens>,
     pub(super) public_url: Option<Url>,
     pub(super) body_timeout: Duration,
+    pub(super) subscription: Option<Arc<Subscription>>,
 }
 
 impl AdminState {
@@ -48,6 +50,14 @@ impl AdminState {
             path_tokens: settings.hooks.path_token.as_ref().map(PathTokens::new),
             public_url: settings.server.public_url.clone(),
             body_timeout: settings.server.body_timeout,
+            subscription: None,
         }
+    }
+
+    /// With the subscription that is looked after, if one is.
+    #[must_use]
+    pub fn with_subscription(mut self, subscription: Option<Arc<Subscription>>) -> Self {
+        self.subscription = subscription;
+        self
     }
 }

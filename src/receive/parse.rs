@@ -43,7 +43,11 @@ pub fn read(body: &[u8], webhook_id: Option<&str>) -> EventFacts {
         .filter(|t| t.len() <= MAX_TYPE && !t.chars().any(char::is_control));
     let kind = event_type.and_then(kind_of_event);
     let raw = OPERATION.iter().find_map(|path| string_at(&json, path));
-    let operation = raw.and_then(|raw| OperationRef::parse(raw, kind));
+    let is_ping = event_type.is_some_and(says_ping);
+    // A ping may name the webhook in the place where others name their operation.
+    let operation = raw
+        .filter(|_| !is_ping)
+        .and_then(|raw| OperationRef::parse(raw, kind));
     let state = STATE.iter().find_map(|path| string_at(&json, path));
     let says_running = state.is_some_and(is_running)
         || DONE
@@ -59,6 +63,7 @@ pub fn read(body: &[u8], webhook_id: Option<&str>) -> EventFacts {
                 .map(|o| format!("syn:{}:{said}", o.raw()))
         });
     let ignored_because = match (&operation, raw) {
+        _ if is_ping => Some("it is a ping"),
         (None, None) => Some("the body names no operation"),
         (None, Some(_)) => Some("what the body names is no operation"),
         (Some(_), _) if says_running => Some("the body says that the operation is still running"),
@@ -72,6 +77,11 @@ pub fn read(body: &[u8], webhook_id: Option<&str>) -> EventFacts {
         user_metadata: METADATA.iter().find_map(|path| at(&json, path)).cloned(),
         ignored_because,
     }
+}
+
+/// `ping`, `webhook.ping`: whatever its last word is.
+fn says_ping(event_type: &str) -> bool {
+    event_type.rsplit('.').next() == Some("ping")
 }
 
 /// Where the operation's name may be, the first that is there.
@@ -201,6 +211,16 @@ mod tests {
             assert!(why.is_some(), "{body:.40}");
         }
         assert!(read(&[0xff, 0xfe, 0x00], None).ignored_because.is_some());
+    }
+
+    #[test]
+    fn a_ping_names_no_operation_whatever_it_names() {
+        for word in ["ping", "webhook.ping"] {
+            let body = format!(r#"{{"type":"{word}","data":{{"id":"k0h9q38f6ejj"}}}}"#);
+            assert_eq!(named(&body), (None, Some("it is a ping")));
+        }
+        let body = r#"{"type":"batch.pinged","data":{"id":"k0h9q38f6ejj"}}"#;
+        assert!(named(body).0.is_some());
     }
 
     #[test]

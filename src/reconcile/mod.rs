@@ -10,8 +10,10 @@
 //!
 //! Each part is harmless to repeat, so a turn that is cut off is simply made again.
 //!
-//! [`upkeep`] prunes, on a loop of its own.
+//! [`upkeep`] prunes and [`subscription`] looks after the provider's record, on loops of their own.
 
+pub mod rotation;
+pub mod subscription;
 pub mod upkeep;
 pub mod wanted;
 

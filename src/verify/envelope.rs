@@ -16,6 +16,7 @@ use http::HeaderMap;
 use super::freshness::Window;
 use super::path_token::{PathProof, PathTokens};
 use super::reject::Reject;
+use super::secret_set::SecretSet;
 use super::shared_secret::SharedSecret;
 use super::signing_secret::{BadSigningSecret, SigningSecret};
 use super::standard_webhooks::{Presented, well_formed_id};
@@ -96,6 +97,8 @@ struct Rules {
     require: Require,
     shared: Option<SharedSecret>,
     signing: Vec<SigningSecret>,
+    /// Secrets that change while the service runs.
+    kept: Option<SecretSet>,
     window: Window,
 }
 
@@ -131,6 +134,11 @@ impl Verifier {
         &self.tokens
     }
 
+    /// The secrets of `source` that may change while the service runs, if it has such.
+    pub fn kept_secrets(&self, source: &str) -> Option<SecretSet> {
+        self.sources.get(source)?.kept.clone()
+    }
+
     /// The first gate: path token, then the proofs as far as headers can tell.
     pub fn admit(
         &self,
@@ -146,14 +154,15 @@ impl Verifier {
             Some(secret) => secret.check(headers)?,
             None => false,
         };
-        let signature = if rules.signing.is_empty() {
-            None
-        } else {
+        let accepts_signatures = rules.accepts_signatures();
+        let signature = if accepts_signatures {
             Presented::read(headers)?
+        } else {
+            None
         };
         let brought = [
             (rules.shared.is_some(), shared),
-            (!rules.signing.is_empty(), signature.is_some()),
+            (accepts_signatures, signature.is_some()),
         ];
         let enough = match rules.require {
             Require::Any => brought.iter().any(|(_, there)| *there),
@@ -187,7 +196,8 @@ impl Rules {
         } else {
             None
         };
-        if !source.shared_header && source.signing_secrets.is_empty() {
+        let has_secrets = !source.signing_secrets.is_empty() || source.kept_secrets;
+        if !source.shared_header && !has_secrets {
             problems.push(SetupProblem::NoProof {
                 source_name: source_name(),
             });
@@ -208,7 +218,28 @@ impl Rules {
             require: source.require,
             shared,
             signing,
+            kept: source.kept_secrets.then(SecretSet::default),
             window: Window::new(hooks.tolerance),
+        }
+    }
+}
+
+impl Rules {
+    fn accepts_signatures(&self) -> bool {
+        !self.signing.is_empty() || self.kept.as_ref().is_some_and(SecretSet::is_in_use)
+    }
+
+    /// Both kinds are always tried, so the time does not tell which one matched.
+    fn signed(&self, signature: &Presented, body: &[u8], now: Timestamp) -> Result<(), Reject> {
+        let by_configured = signature.is_signed_by(&self.signing, body);
+        let kept = self.kept.as_ref();
+        let by_kept = kept.is_some_and(|set| set.signed(signature, body, now));
+        if by_configured || by_kept {
+            Ok(())
+        } else if kept.is_some_and(SecretSet::is_rotating) {
+            Err(Reject::Rotating)
+        } else {
+            Err(Reject::BadSignature)
         }
     }
 }
@@ -233,9 +264,7 @@ impl Admitted {
         }
         let mut signed_at = None;
         if let Some(signature) = &self.signature {
-            if !signature.is_signed_by(&self.rules.signing, &body) {
-                return Err(Reject::BadSignature);
-            }
+            self.rules.signed(signature, &body, now)?;
             // After the signature: only what was rightly signed can be called stale.
             self.rules.window.check(signature.signed_at(), now)?;
             signed_at = Some(signature.signed_at());

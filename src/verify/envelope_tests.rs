@@ -27,6 +27,7 @@ fn source(require: Require, shared_header: bool, secrets: &[&str]) -> Source {
         require,
         shared_header,
         signing_secrets: secrets.iter().map(|s| Secret::new(*s)).collect(),
+        kept_secrets: false,
     }
 }
 

@@ -34,6 +34,9 @@ pub enum Reject {
     /// Rightly signed, but further ahead than the window.
     #[error("signed in the future")]
     TooEarly,
+    /// No signature matches, while a new secret is on its way.
+    #[error("no signature matches, and a rotation is open")]
+    Rotating,
 }
 
 /// What the sender is told.
@@ -43,11 +46,13 @@ pub enum AnswerClass {
     NotFound,
     /// One answer for every failed proof (401).
     Unauthorized,
+    /// Whether the proof is good cannot be told right now (503): the sender must try again.
+    Unavailable,
 }
 
 impl Reject {
     /// Every reason, for metrics that want each label to exist from the start.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::UnknownSource,
         Self::WrongToken,
         Self::MissingProof,
@@ -57,6 +62,7 @@ impl Reject {
         Self::BadSignature,
         Self::TooOld,
         Self::TooEarly,
+        Self::Rotating,
     ];
 
     /// What the sender is told.
@@ -70,6 +76,7 @@ impl Reject {
             | Self::BadSignature
             | Self::TooOld
             | Self::TooEarly => AnswerClass::Unauthorized,
+            Self::Rotating => AnswerClass::Unavailable,
         }
     }
 
@@ -85,6 +92,7 @@ impl Reject {
             Self::BadSignature => "bad_signature",
             Self::TooOld => "too_old",
             Self::TooEarly => "too_early",
+            Self::Rotating => "rotating",
         }
     }
 }

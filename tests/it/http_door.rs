@@ -89,6 +89,7 @@ pub(crate) fn verifier() -> Verifier {
         require: Require::Any,
         shared_header: true,
         signing_secrets: vec![Secret::new(SIGNING)],
+        kept_secrets: false,
     };
     Verifier::new(&hooks, &BTreeMap::from([("gemini".to_owned(), source)])).unwrap()
 }

@@ -17,6 +17,7 @@ mod operations;
 mod queue;
 mod refusal;
 mod reservations;
+mod subscription;
 
 use std::sync::Arc;
 
@@ -57,6 +58,7 @@ pub fn admin_router(state: AdminState) -> Router {
         .route("/effects/{id}/retry", post(effects::retry))
         .route("/effects/{id}/resolve", post(effects::resolve))
         .route("/alerts", get(queue::alerts))
+        .route("/subscription/rotate", post(subscription::rotate))
         .method_not_allowed_fallback(|| async { Problem::METHOD_NOT_ALLOWED })
         .fallback(|| async { Problem::NOT_FOUND })
         .layer(middleware::from_fn_with_state(

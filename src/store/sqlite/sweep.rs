@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Row;
+use uuid::Uuid;
 
 use super::super::error::StoreError;
 use super::super::{Reader, Store};
@@ -68,6 +69,52 @@ impl Store {
                     .execute(&mut *connection)
                     .await?;
                     Ok(queued.rows_affected())
+                })
+            })
+            .await
+    }
+
+    /// Pulls the next look at pending operations to now, those submitted up to `before`, a page of
+    /// `limit` in the order of their ids. Answers how many were pulled and, unless this was the
+    /// last page, where the next one begins.
+    pub async fn pull_looks(
+        &self,
+        before: Timestamp,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<(u64, Option<Uuid>), StoreError> {
+        let now = self.clock.now();
+        let after = after.map_or_else(String::new, |id| id.to_string());
+        self.writer
+            .write("pull looks", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let page: Vec<String> = sqlx::query_scalar(
+                        "SELECT id FROM operations WHERE state = 'pending' AND id > ?1 \
+                         AND submitted_at_ms <= ?2 ORDER BY id LIMIT ?3",
+                    )
+                    .bind(&after)
+                    .bind(before.as_millis())
+                    .bind(limit)
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    let Some(last) = page.last() else {
+                        return Ok((0, None));
+                    };
+                    let pulled = sqlx::query(
+                        "UPDATE operations SET next_check_at_ms = ?1 WHERE state = 'pending' \
+                         AND id > ?2 AND id <= ?3 AND submitted_at_ms <= ?4 \
+                         AND next_check_at_ms > ?1",
+                    )
+                    .bind(now.as_millis())
+                    .bind(&after)
+                    .bind(last)
+                    .bind(before.as_millis())
+                    .execute(&mut *connection)
+                    .await?
+                    .rows_affected();
+                    let full = u32::try_from(page.len()).is_ok_and(|n| n == limit);
+                    let next = full.then(|| uuid("operations", "id", last)).transpose()?;
+                    Ok((pulled, next))
                 })
             })
             .await
@@ -253,6 +300,25 @@ impl Reader {
             )
         });
         Ok((missing, next))
+    }
+
+    /// Whether a delivery came in by `source` at `since` or later that gave nothing to do, or that
+    /// named `webhook`. Replays do not count.
+    pub async fn pinged_since(
+        &self,
+        source: &str,
+        webhook: &str,
+        since: Timestamp,
+    ) -> Result<bool, StoreError> {
+        Ok(sqlx::query_scalar(
+            "SELECT count(*) > 0 FROM captured_events WHERE received_at_ms >= ?1 \
+             AND source = ?2 AND (verdict = 'ignored' OR segment = ?3) AND replay_of IS NULL",
+        )
+        .bind(since.as_millis())
+        .bind(source)
+        .bind(webhook)
+        .fetch_one(&self.pool)
+        .await?)
     }
 
     /// When the next look, overdue flag or decision is due.

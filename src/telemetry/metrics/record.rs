@@ -219,3 +219,28 @@ pub fn alert(turn: &str) {
 pub fn alerts_open(now: u64) {
     set(&t::ALERTS_OPEN, now);
 }
+
+/// Whether the provider's record of where deliveries go is enabled.
+pub fn subscription_enabled(enabled: bool) {
+    set(&t::SUBSCRIPTION_ENABLED, u64::from(enabled));
+}
+
+/// A look at the provider's record found it `matching`, `drift`, `disabled` or `missing`, or `failed`.
+pub fn subscription_look(found: &str) {
+    counter!(t::SUBSCRIPTION_LOOKS.name, &[pair(&t::LOOK, found)]).increment(1);
+}
+
+/// A disabled record was enabled again.
+pub fn subscription_reenabled() {
+    count(&t::SUBSCRIPTION_REENABLED);
+}
+
+/// A canary was `sent`, `arrived` or was `missed`, or could not be sent (`failed`).
+pub fn canary(outcome: &str) {
+    counter!(t::CANARY.name, &[pair(&t::CANARY_END, outcome)]).increment(1);
+}
+
+/// A canary's delivery was seen so long after its ping.
+pub fn canary_took(took: Duration) {
+    histogram!(t::CANARY_SECONDS.name).record(took);
+}

@@ -91,6 +91,7 @@ labels! {
     REFUSAL = "reason": Listed(&[
         "unknown_source", "wrong_token", "missing_proof", "bad_shared_secret",
         "malformed_signature", "bad_timestamp", "bad_signature", "too_old", "too_early",
+        "rotating",
         "body_too_large", "body_incomplete", "busy", "store_unavailable",
     ]);
     FETCH = "outcome": Listed(&[
@@ -112,6 +113,8 @@ labels! {
     ATTEMPT = "outcome": Listed(&["done", "retry", "ambiguous", "refused"]);
     LOOP = "loop": Loops;
     ALERT_TURN = "turn": Listed(&["fired", "recovered"]);
+    LOOK = "found": Listed(&["matching", "drift", "disabled", "missing", "failed"]);
+    CANARY_END = "outcome": Listed(&["sent", "arrived", "missed", "failed"]);
     FILE = "file": Listed(&["db", "wal"]);
 }
 
@@ -231,6 +234,17 @@ table! {
         "Alerts that fired and recovered.";
     ALERTS_OPEN = Gauge, Count, "alerts_open", [],
         "Alerts that have not recovered.";
+    // The subscription.
+    SUBSCRIPTION_ENABLED = Gauge, Count, "subscription_enabled", [],
+        "1 while the provider's record of where deliveries go is enabled.";
+    SUBSCRIPTION_LOOKS = Counter, Count, "subscription_looks_total", [LOOK],
+        "Looks at the provider's record, by what they found.";
+    SUBSCRIPTION_REENABLED = Counter, Count, "subscription_reenabled_total", [],
+        "Times a disabled record was enabled again.";
+    CANARY = Counter, Count, "canary_total", [CANARY_END],
+        "Pings that must come back as deliveries, by what became of them.";
+    CANARY_SECONDS = LATENCY, Seconds, "canary_seconds", [],
+        "From a ping to the moment its delivery was seen.";
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod check;
 mod curl;
 mod ledger;
 mod running;
+mod webhooks;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;

@@ -153,6 +153,8 @@ fn another(key: &str, default: &toml::Value) -> String {
         ("log.format", _) => "json".into(),
         ("worker.fresh_slots", _) => "3".into(),
         ("hooks.dedupe_ttl", _) => "8d".into(),
+        ("subscription.uri", _) => "https://other.example".into(),
+        ("subscription.events", _) => "batch.failed".into(),
         (_, toml::Value::Boolean(b)) => (!b).to_string(),
         (_, toml::Value::Integer(n)) => (n + 1).to_string(),
         (k, _) if k.ends_with("require") => "all".into(),
