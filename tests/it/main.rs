@@ -22,6 +22,7 @@ mod metrics;
 mod service;
 mod simulator_api;
 mod simulator_faults;
+mod simulator_jwt;
 mod simulator_registered;
 mod simulator_serve;
 mod simulator_support;
