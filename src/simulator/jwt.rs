@@ -79,7 +79,7 @@ impl Key {
     fn new() -> Option<Self> {
         let pair = KeyPair::generate(KeySize::Rsa2048)
             .inspect_err(|_| {
-                tracing::error!("no RSA key could be made: dynamic events go unsigned")
+                tracing::error!("no RSA key could be made: dynamic events go unsigned");
             })
             .ok()?;
         let digest = Sha256::digest(

@@ -68,7 +68,7 @@ impl Signer {
 
 /// What goes out on this attempt.
 pub(crate) fn seal(delivery: &Delivery, signer: &Signer, now: Timestamp) -> Sent {
-    let signed = |at: Timestamp| {
+    let made = |at: Timestamp| {
         let (id, body) = (&delivery.webhook_id, delivery.body.clone());
         Sent {
             timestamp: at.as_seconds(),
@@ -77,16 +77,16 @@ pub(crate) fn seal(delivery: &Delivery, signer: &Signer, now: Timestamp) -> Sent
         }
     };
     match &delivery.twist {
-        Twist::Honest | Twist::Once => signed(now),
-        Twist::Stale => signed(now.before(STALE)),
+        Twist::Honest | Twist::Once => made(now),
+        Twist::Stale => made(now.before(STALE)),
         Twist::Replayed(sent) => sent.clone(),
         Twist::Unsigned => Sent {
             signature: None,
-            ..signed(now)
+            ..made(now)
         },
         Twist::Tampered => {
             // Still the same JSON, one byte longer: only the signature can tell, and no token.
-            let mut sent = signed(now);
+            let mut sent = made(now);
             sent.body = [&sent.body[..], b" "].concat().into();
             sent
         }
