@@ -14,6 +14,10 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+<<<<<<< HEAD
+=======
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+>>>>>>> break
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -23,8 +27,12 @@ use super::SAFETY_POLL;
 use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
+<<<<<<< HEAD
 use super::slots::{Slot, Slots, count};
 use crate::base::clock::Clock;
+=======
+use crate::base::clock::{Clock, Timestamp};
+>>>>>>> break
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::domain::fault::Fault;
@@ -61,6 +69,8 @@ pub struct Worker {
     ids: Arc<dyn Ids>,
     policy: Policy,
     gate: Gate,
+    /// Whether the gate knows what the process before knew of the key.
+    remembered: AtomicBool,
     slots: Arc<Slots>,
     lease: Duration,
 }
@@ -84,7 +94,17 @@ impl Worker {
             ids,
             policy: Policy::new(settings),
             gate: Gate::default(),
+<<<<<<< HEAD
             slots: Slots::new(worker.concurrency, worker.fresh_slots),
+=======
+            remembered: AtomicBool::new(false),
+            slots: Arc::new(Slots {
+                total: worker.concurrency.max(1),
+                fresh_only: worker.fresh_slots.min(worker.concurrency.saturating_sub(1)),
+                taken: AtomicUsize::new(0),
+                taken_old: AtomicUsize::new(0),
+            }),
+>>>>>>> break
             lease: worker.lease,
         }
     }
@@ -112,11 +132,15 @@ impl Worker {
 
     /// What may be done now; probes a refused key when its time has come.
     async fn pass(&self) -> Pass {
+        self.remember().await;
         let pass = self.gate.pass(self.clock.monotonic());
         if pass != Pass::Probe {
             return pass;
         }
-        if let Err(Fault::KeyRefused { .. } | Fault::Forbidden { .. }) = self.api.probe().await {
+        // Silence says nothing about the key.
+        if let Err(Fault::KeyRefused { .. } | Fault::Forbidden { .. } | Fault::Unavailable { .. }) =
+            self.api.probe().await
+        {
             self.gate.refuse(self.clock.monotonic(), self.ids.unit());
             return self.gate.pass(self.clock.monotonic());
         }
@@ -135,11 +159,29 @@ impl Worker {
         Pass::Open
     }
 
+    /// The alert about the key outlives the process, the gate does not: an open alert means that the
+    /// key is probed first. Else nobody would ever end it, and the next refusal would be no news.
+    async fn remember(&self) {
+        if self.remembered.load(Ordering::Acquire) {
+            return;
+        }
+        match self.store.is_alert_open(KEY_ALERT).await {
+            Ok(open) => {
+                if open {
+                    self.gate.suspect(self.clock.monotonic());
+                }
+                self.remembered.store(true, Ordering::Release);
+            }
+            Err(error) => tracing::warn!(%error, "could not read the alert about the key"),
+        }
+    }
+
     async fn claim(&self) -> Result<Vec<Lease>, StoreError> {
         let free = self.slots.free();
         if free == 0 {
             return Ok(Vec::new());
         }
+<<<<<<< HEAD
         // Reading is cheap, a claim is a commit.
         match self.store.next_work_due().await? {
             Some(due) if due <= self.clock.now() => {}
@@ -147,6 +189,22 @@ impl Worker {
         }
         let (total, old) = (count(free), count(self.slots.free_for_old()));
         self.store.claim(total, old, self.lease).await
+=======
+        let old_cap = self.slots.total - self.slots.fresh_only;
+        let old = old_cap
+            .saturating_sub(self.slots.taken_old.load(Ordering::Acquire))
+            .min(free);
+        // Reading is cheap, a claim is a commit, and every commit wakes this loop again: a claim that
+        // can take nothing would make it spin.
+        let (fresh_due, old_due) = self.store.next_work_due_by_lane().await?;
+        let now = self.clock.now();
+        let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        let claimable = is_due(fresh_due) || (old > 0 && is_due(old_due));
+        if !claimable {
+            return Ok(Vec::new());
+        }
+        self.store.claim(count(free), count(old), self.lease).await
+>>>>>>> break
     }
 
     /// Carries one item to its end.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod admin_api;
+mod adversity;
 mod cli;
 mod config;
 mod crash;

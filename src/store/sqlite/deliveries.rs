@@ -169,10 +169,13 @@ enum Wake {
     Duplicate,
 }
 
+// A full name is its own key, whoever else in the ledger ends in the same segment; only a short id is
+// looked up there.
 const QUEUE_NEW: &str = "
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0),
+    SELECT iif(instr(value ->> 0, '/'), value ->> 0,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
            value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
     FROM json_each(?1) WHERE true
     ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET
@@ -184,11 +187,14 @@ const QUEUE_NEW: &str = "
 const QUEUE_DUPLICATE: &str = "
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0),
+    SELECT iif(instr(value ->> 0, '/'), value ->> 0,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
            value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
     FROM json_each(?1)
-    WHERE NOT EXISTS (SELECT 1 FROM operations o WHERE o.segment = value ->> 1 AND o.settled_at_ms IS NOT NULL)
-      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state = 'ready')
+    WHERE NOT EXISTS (SELECT 1 FROM operations o WHERE o.segment = value ->> 1 AND o.settled_at_ms IS NOT NULL
+                        AND (o.name = value ->> 0 OR NOT instr(value ->> 0, '/')))
+      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state = 'ready'
+                        AND (q.ref_key = value ->> 0 OR NOT instr(value ->> 0, '/')))
     ON CONFLICT (ref_key) WHERE state = 'ready' DO NOTHING";
 
 async fn queue(

@@ -12,6 +12,207 @@ use super::rows::{operation, select_operations};
 use crate::base::clock::Timestamp;
 use crate::domain::ledger::Operation;
 use crate::domain::operation::{JobKind, OperationName, OperationRef};
+<<<<<<< HEAD
+=======
+use crate::domain::work::Reason;
+
+/// When an operation is looked at and worried about; decided by policy, written down with the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// The first look that nobody asks for.
+    pub first_look_at: Timestamp,
+    /// When it counts as overdue.
+    pub overdue_at: Timestamp,
+    /// When the provider gives it up, if it says so for this kind.
+    pub deadline_at: Option<Timestamp>,
+    /// When an effect planned now is given up.
+    pub give_up_at: Timestamp,
+}
+
+/// A job somebody submitted.
+#[derive(Debug, Clone)]
+pub struct NewRegistration {
+    /// Its name at the provider.
+    pub name: OperationName,
+    /// What it is for.
+    pub job_kind: JobKind,
+    /// Whatever the submitter attaches.
+    pub user_metadata: Option<Value>,
+    /// Its terms.
+    pub terms: Terms,
+}
+
+/// What became of a registration.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Registered {
+    /// A new record.
+    New(Operation),
+    /// It was registered before with the same job kind, or had been adopted; this is it now.
+    Same(Operation),
+    /// It was registered before with this other job kind.
+    Conflict(JobKind),
+}
+
+/// A record made before the provider names the job.
+#[derive(Debug, Clone)]
+pub struct Reservation {
+    /// Its ledger id.
+    pub id: Uuid,
+    /// What it is for.
+    pub job_kind: JobKind,
+    /// Whatever the submitter attaches.
+    pub user_metadata: Option<Value>,
+}
+
+/// What became of binding a name to a reservation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Binding {
+    /// Bound.
+    Bound(Operation),
+    /// It was bound to this very name before.
+    Same(Operation),
+    /// There is no such reservation.
+    Unknown,
+    /// The reservation has another name already, or the name another job kind.
+    Conflict(String),
+}
+
+impl Store {
+    /// Registers an operation, or completes the record of one that was adopted.
+    pub async fn register(
+        &self,
+        new: NewRegistration,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<Registered, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
+        self.writer
+            .write("register", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    if let Some(known) = by_name(connection, &new.name).await? {
+                        if known.registered && known.job_kind != new.job_kind {
+                            return Ok(Registered::Conflict(known.job_kind));
+                        }
+                        if !known.registered {
+                            complete(connection, &known, &new, now).await?;
+                        }
+                        let record = by_id(connection, known.id).await?;
+                        plan(connection, &record, &new.terms, &*planner, &*ids, now).await?;
+                        wake_waiting(connection, &new.name, now).await?;
+                        return Ok(Registered::Same(by_id(connection, known.id).await?));
+                    }
+                    let id = ids.uuid(now);
+                    let record = Insert {
+                        id,
+                        name: &new.name,
+                        job_kind: &new.job_kind,
+                        registered: true,
+                        user_metadata: new.user_metadata.as_ref(),
+                        terms: &new.terms,
+                    };
+                    record.run(connection, now).await?;
+                    log(connection, id, now, "pending", "register", None).await?;
+                    first_look(connection, &new.name, now).await?;
+                    Ok(Registered::New(by_id(connection, id).await?))
+                })
+            })
+            .await
+    }
+
+    /// Makes a record with an id of ours before the provider knows the job.
+    pub async fn reserve(&self, reservation: Reservation) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        self.writer
+            .write("reserve", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    sqlx::query(
+                        "INSERT INTO operations (id, kind, job_kind, registered, state, submitted_at_ms, \
+                         registered_at_ms, user_metadata) VALUES (?1, 'unknown', ?2, 1, 'reserved', ?3, ?3, ?4)",
+                    )
+                    .bind(reservation.id.to_string())
+                    .bind(reservation.job_kind.as_str())
+                    .bind(now.as_millis())
+                    .bind(reservation.user_metadata.map(|m| m.to_string()))
+                    .execute(&mut *connection)
+                    .await?;
+                    log(connection, reservation.id, now, "reserved", "register", None).await
+                })
+            })
+            .await
+    }
+
+    /// Binds a reservation to the name the provider gave.
+    pub async fn bind(
+        &self,
+        id: Uuid,
+        name: OperationName,
+        terms: Terms,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<Binding, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
+        self.writer
+            .write("bind", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let Some(reserved) = find(connection, id).await? else {
+                        let folded = folded_into(connection, id, &name).await?;
+                        return Ok(folded.map_or(Binding::Unknown, Binding::Same));
+                    };
+                    if reserved.name.as_ref() == Some(&name) {
+                        return Ok(Binding::Same(reserved));
+                    }
+                    if let Some(other) = &reserved.name {
+                        return Ok(Binding::Conflict(format!("it is bound to {other}")));
+                    }
+                    if let Some(known) = by_name(connection, &name).await? {
+                        if known.registered {
+                            return Ok(Binding::Conflict(format!(
+                                "{name} is registered as operation {}",
+                                known.id
+                            )));
+                        }
+                        // Adopted meanwhile: the adopted record goes on, with what was reserved.
+                        fold(connection, &reserved, &known, &terms, &*planner, &*ids, now).await?;
+                        return Ok(Binding::Bound(by_id(connection, known.id).await?));
+                    }
+                    bind_name(connection, id, &name, &terms, now, "register").await?;
+                    first_look(connection, &name, now).await?;
+                    Ok(Binding::Bound(by_id(connection, id).await?))
+                })
+            })
+            .await
+    }
+
+    /// Plans what is missing of a settled operation's effects and queues a look at one that is not
+    /// settled; the operator's "go on". False when there is no such operation.
+    pub async fn retry_operation(
+        &self,
+        id: Uuid,
+        give_up_at: Timestamp,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<bool, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
+        self.writer
+            .write("retry operation", Lane::Normal, move |connection| {
+                Box::pin(async move {
+                    let Some(record) = find(connection, id).await? else {
+                        return Ok(false);
+                    };
+                    if record.state.is_settled() {
+                        let trigger = Trigger::State(record.state);
+                        let effects = planner.plan(&record, trigger, now);
+                        outbox::plan(connection, Some(&record), &effects, now, give_up_at, &*ids)
+                            .await?;
+                        outbox::revive(connection, id, now, give_up_at).await?;
+                    } else if let Some(name) = &record.name {
+                        enqueue(connection, name, Reason::Operator, now).await?;
+                    }
+                    log(connection, id, now, "retried", "operator", None).await?;
+                    Ok(true)
+                })
+            })
+            .await
+    }
+}
+>>>>>>> break
 
 impl Reader {
     /// The operation of that ledger id.
@@ -203,3 +404,196 @@ pub(super) async fn bind_name(
     )
     .await
 }
+<<<<<<< HEAD
+=======
+
+/// Folds a reservation into the record that adoption made of the same job, and plans what that record
+/// now matches.
+pub(super) async fn fold(
+    connection: &mut SqliteConnection,
+    reserved: &Operation,
+    adopted: &Operation,
+    terms: &Terms,
+    planner: &dyn PlanEffects,
+    ids: &dyn crate::base::ids::Ids,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    merge(connection, reserved, adopted, now).await?;
+    let record = by_id(connection, adopted.id).await?;
+    plan(connection, &record, terms, planner, ids, now).await
+}
+
+/// The record of that name, if this reservation was folded into it: a caller whose answer was lost
+/// binds once more.
+async fn folded_into(
+    connection: &mut SqliteConnection,
+    reservation: Uuid,
+    name: &OperationName,
+) -> Result<Option<Operation>, StoreError> {
+    let Some(record) = by_name(connection, name).await? else {
+        return Ok(None);
+    };
+    let folded: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM operation_log WHERE operation_id = ?1 AND detail = ?2",
+    )
+    .bind(record.id.to_string())
+    .bind(folded_detail(reservation))
+    .fetch_one(connection)
+    .await?;
+    Ok(folded.then_some(record))
+}
+
+fn folded_detail(reservation: Uuid) -> String {
+    format!("reservation {reservation} was folded in")
+}
+
+/// The record's part of [`fold`].
+async fn merge(
+    connection: &mut SqliteConnection,
+    reserved: &Operation,
+    adopted: &Operation,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET job_kind = ?2, registered = 1, registered_at_ms = ?3, \
+         user_metadata = coalesce(user_metadata, ?4) WHERE id = ?1",
+    )
+    .bind(adopted.id.to_string())
+    .bind(reserved.job_kind.as_str())
+    .bind(now.as_millis())
+    .bind(reserved.user_metadata.as_ref().map(Value::to_string))
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("DELETE FROM operations WHERE id = ?1 AND state = 'reserved'")
+        .bind(reserved.id.to_string())
+        .execute(&mut *connection)
+        .await?;
+    let detail = folded_detail(reserved.id);
+    log(
+        connection,
+        adopted.id,
+        now,
+        "registered",
+        "register",
+        Some(&detail),
+    )
+    .await
+}
+
+/// Turns an adopted record into a registered one.
+async fn complete(
+    connection: &mut SqliteConnection,
+    known: &Operation,
+    new: &NewRegistration,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET job_kind = ?2, registered = 1, registered_at_ms = ?3, \
+         user_metadata = coalesce(?4, user_metadata), deadline_at_ms = coalesce(deadline_at_ms, ?5) \
+         WHERE id = ?1",
+    )
+    .bind(known.id.to_string())
+    .bind(new.job_kind.as_str())
+    .bind(now.as_millis())
+    .bind(new.user_metadata.as_ref().map(Value::to_string))
+    .bind(new.terms.deadline_at.map(Timestamp::as_millis))
+    .execute(&mut *connection)
+    .await?;
+    let detail = format!("job kind {}", new.job_kind);
+    log(
+        connection,
+        known.id,
+        now,
+        "registered",
+        "register",
+        Some(&detail),
+    )
+    .await
+}
+
+/// Plans the effects a settled record now matches; nothing for one that is not settled.
+async fn plan(
+    connection: &mut SqliteConnection,
+    record: &Operation,
+    terms: &Terms,
+    planner: &dyn PlanEffects,
+    ids: &dyn crate::base::ids::Ids,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if record.state.is_settled() {
+        let effects = planner.plan(record, Trigger::State(record.state), now);
+        outbox::plan(
+            connection,
+            Some(record),
+            &effects,
+            now,
+            terms.give_up_at,
+            ids,
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// A registration waits its grace, unless a delivery that names it was captured: then at once.
+async fn first_look(
+    connection: &mut SqliteConnection,
+    name: &OperationName,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if wake_waiting(connection, name, now).await? {
+        return Ok(());
+    }
+    let told: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM captured_events \
+         WHERE verdict = 'accepted' AND segment IN (?1, 'batch_' || ?1)",
+    )
+    .bind(name.segment())
+    .fetch_one(&mut *connection)
+    .await?;
+    if told {
+        enqueue(connection, name, Reason::Register, now).await?;
+    }
+    Ok(())
+}
+
+/// Items that wait under a short id for somebody to say whose it is become this operation's, due now.
+async fn wake_waiting(
+    connection: &mut SqliteConnection,
+    name: &OperationName,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let waiting: Vec<(i64, String)> = sqlx::query_as(
+        "SELECT id, ref_key FROM work_queue WHERE segment IN (?1, 'batch_' || ?1) AND state = 'ready' \
+         ORDER BY ref_key = ?2 DESC, id",
+    )
+    .bind(name.segment())
+    .bind(name.as_str())
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut woken = false;
+    for (id, ref_key) in waiting {
+        // Another operation may share the segment: its full name is not ours to take.
+        if ref_key != name.as_str() && ref_key.contains('/') {
+            continue;
+        }
+        if woken {
+            sqlx::query("DELETE FROM work_queue WHERE id = ?1")
+                .bind(id)
+                .execute(&mut *connection)
+                .await?;
+            continue;
+        }
+        sqlx::query(
+            "UPDATE work_queue SET ref_key = ?2, available_at_ms = ?3, fresh = 1 WHERE id = ?1",
+        )
+        .bind(id)
+        .bind(name.as_str())
+        .bind(now.as_millis())
+        .execute(&mut *connection)
+        .await?;
+        woken = true;
+    }
+    Ok(woken)
+}
+>>>>>>> break

@@ -287,10 +287,12 @@ async fn bury(
     .bind(why)
     .execute(&mut *connection)
     .await?;
-    // The timer would only run the same poison again; a person or a new event may.
+    // The timer would only run the same poison again; a person or a new event may. Only of the
+    // operation that it names: another may end in the same segment.
     sqlx::query(
         "UPDATE operations SET next_check_at_ms = NULL WHERE settled_at_ms IS NULL \
-         AND segment = (SELECT segment FROM work_queue WHERE id = ?1)",
+         AND segment = (SELECT segment FROM work_queue WHERE id = ?1) \
+         AND (SELECT q.ref_key = operations.name OR NOT instr(q.ref_key, '/') FROM work_queue q WHERE q.id = ?1)",
     )
     .bind(id)
     .execute(connection)

@@ -208,7 +208,7 @@ impl Reader {
     /// A captured event, whole.
     pub async fn event(&self, id: Uuid) -> Result<Option<CapturedEvent>, StoreError> {
         let mut query = QueryBuilder::new(EVENT_COLUMNS);
-        query.push(", c.headers, c.body FROM captured_events c WHERE c.id = ");
+        query.push(", c.headers, c.body, c.reservation FROM captured_events c WHERE c.id = ");
         query.push_bind(id.to_string());
         let Some(row) = query.build().fetch_optional(&self.pool).await? else {
             return Ok(None);
@@ -217,6 +217,10 @@ impl Reader {
             record: event(&row)?,
             headers: headers(json(row.get("headers"))),
             body: row.get("body"),
+            reservation: row
+                .get::<Option<String>, _>("reservation")
+                .map(|r| super::rows::uuid("captured_events", "reservation", &r))
+                .transpose()?,
         }))
     }
 
@@ -230,6 +234,19 @@ impl Reader {
         .fetch_one(&self.pool)
         .await?;
         Ok(due.map(at))
+    }
+
+    /// When the next fresh item is due, and the next of the others.
+    pub async fn next_work_due_by_lane(
+        &self,
+    ) -> Result<(Option<Timestamp>, Option<Timestamp>), StoreError> {
+        let (fresh, old): (Option<i64>, Option<i64>) = sqlx::query_as(
+            "SELECT (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 1), \
+                    (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 0)",
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok((fresh.map(at), old.map(at)))
     }
 
     /// Figures about now.

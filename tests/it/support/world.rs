@@ -31,6 +31,8 @@ pub(crate) enum Says {
     Body(Value),
     Fault(Fault),
     Panic,
+    /// Never answers.
+    Hang,
 }
 
 /// An API that says what it was told to say, and remembers what it was asked.
@@ -70,6 +72,7 @@ impl GeminiApi for ScriptedApi {
             }
             Some(Says::Fault(fault)) => Err(fault),
             Some(Says::Panic) => panic!("as planned"),
+            Some(Says::Hang) => std::future::pending().await,
             None => Err(Fault::NotFound),
         }
     }
