@@ -113,9 +113,19 @@ CREATE INDEX operations_closed ON operations (closed_at_ms) WHERE closed_at_ms I
 CREATE INDEX operations_unplanned ON operations (id) WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL;
 
 -- Settled is settled: the last line of defence, below every caller.
-CREATE TRIGGER operations_settled_once BEFORE UPDATE OF state, settled_at_ms, settled_by ON operations
+CREATE TRIGGER operations_settled_once
+BEFORE UPDATE OF id, name, state, settled_at_ms, settled_by, body_hash ON operations
 WHEN OLD.settled_at_ms IS NOT NULL
-     AND (NEW.state IS NOT OLD.state OR NEW.settled_at_ms IS NOT OLD.settled_at_ms OR NEW.settled_by IS NOT OLD.settled_by)
+     AND (NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name OR NEW.state IS NOT OLD.state
+          OR NEW.settled_at_ms IS NOT OLD.settled_at_ms OR NEW.settled_by IS NOT OLD.settled_by
+          OR NEW.body_hash IS NOT OLD.body_hash)
+BEGIN
+    SELECT RAISE(ABORT, 'a settled operation never changes');
+END;
+-- INSERT OR REPLACE deletes without a trigger.
+CREATE TRIGGER operations_settled_stays BEFORE INSERT ON operations
+WHEN EXISTS (SELECT 1 FROM operations WHERE id = NEW.id AND settled_at_ms IS NOT NULL)
+     OR EXISTS (SELECT 1 FROM operations WHERE name = NEW.name AND settled_at_ms IS NOT NULL)
 BEGIN
     SELECT RAISE(ABORT, 'a settled operation never changes');
 END;
