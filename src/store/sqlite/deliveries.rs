@@ -51,7 +51,7 @@ const DEDUPE: &str = "
         event_id       = iif(expires_at_ms <= excluded.received_at_ms, excluded.event_id, event_id),
         outcome        = iif(expires_at_ms <= excluded.received_at_ms, excluded.outcome, outcome),
         received_at_ms = iif(expires_at_ms <= excluded.received_at_ms, excluded.received_at_ms, received_at_ms),
-        duplicates     = iif(expires_at_ms <= excluded.received_at_ms, 0, duplicates + 1 + excluded.duplicates),
+        duplicates     = iif(expires_at_ms <= excluded.received_at_ms, excluded.duplicates, duplicates + 1 + excluded.duplicates),
         expires_at_ms  = iif(expires_at_ms <= excluded.received_at_ms, excluded.expires_at_ms, expires_at_ms)
     RETURNING source, dedupe_key, event_id";
 

@@ -83,7 +83,7 @@ async fn finish(base: &TestStore, look: Look) -> Result<Vec<Applied>, StoreError
         .await
 }
 
-async fn settled() -> (TestStore, Operation) {
+pub(super) async fn settled() -> (TestStore, Operation) {
     let base = TestStore::open().await;
     let new = registration("nightly");
     base.store.register(new, planner()).await.unwrap();

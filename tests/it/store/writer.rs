@@ -27,10 +27,10 @@ use uuid::Uuid;
 use super::{outside, settled::planner};
 use crate::support::{NOON, TestStore, options, sql};
 
-type Pending<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
+pub(super) type Pending<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>>>;
 
 /// Queues a write without waiting for it.
-async fn queued<T: 'static>(
+pub(super) async fn queued<T: 'static>(
     write: impl Future<Output = Result<T, StoreError>> + 'static,
 ) -> Pending<T> {
     // Not interrupted by the runtime's budget for cooperative tasks: it is queued when this returns.
