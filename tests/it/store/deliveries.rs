@@ -1,6 +1,8 @@
 //! Deliveries against a model: whatever comes, in whatever groups, each is judged as if it had come
 //! alone, one after the other.
 
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 

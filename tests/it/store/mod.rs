@@ -2,6 +2,7 @@
 
 mod deliveries;
 mod open;
+mod plans;
 mod schema;
 mod settled;
 mod writer;

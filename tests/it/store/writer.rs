@@ -3,6 +3,7 @@
 //! These tests run on one thread: the writer cannot run before a test waits, so whatever was polled
 //! once by then is in one group.
 
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,6 +247,33 @@ async fn a_file_held_by_somebody_else_refuses_all_that_waits_and_resumes() {
     let again = deliver(&base, "m1", 10).await.unwrap();
     assert_eq!(again.verdict, Verdict::Accepted);
     assert_eq!(events(&base.store).await, 1);
+    assert_eq!(base.store.waiting_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_under_the_writer_is_never_written_again() {
+    let base = TestStore::open().await;
+    let path = options(&base.dir).path;
+    deliver(&base, "m1", 10).await.unwrap();
+    // Somebody else's write makes the writer read its pages again, and they are gone.
+    sql(&base.dir, "PRAGMA wal_checkpoint(TRUNCATE)").await;
+    sql(&base.dir, "UPDATE heartbeat SET at_ms = 7").await;
+    let mut file = std::fs::File::options().write(true).open(&path).unwrap();
+    let pages = file.metadata().unwrap().len() - 4096;
+    file.seek(SeekFrom::Start(4096)).unwrap();
+    file.write_all(&vec![0xff; usize::try_from(pages).unwrap()])
+        .unwrap();
+    let mut refusals = Vec::new();
+    for key in ["m2", "m3"] {
+        refusals.push(deliver(&base, key, 10).await.map(drop));
+        refusals.push(alert(&base, key, planner()).await.map(drop));
+    }
+    for refused in refusals {
+        assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
+    }
+    let why = base.store.broken().await;
+    assert!(why.contains("malformed"), "{why}");
+    assert_eq!(base.store.commits(), (1, 1));
     assert_eq!(base.store.waiting_bytes(), 0);
 }
 
