@@ -26,4 +26,5 @@ mod simulator_faults;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
+mod store;
 mod support;

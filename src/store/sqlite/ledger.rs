@@ -564,7 +564,8 @@ async fn wake_waiting(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let waiting: Vec<(i64, String)> = sqlx::query_as(
-        "SELECT id, ref_key FROM work_queue WHERE segment IN (?1, 'batch_' || ?1) AND state = 'ready' \
+        "SELECT id, ref_key FROM work_queue WHERE segment IN (?1, 'batch_' || ?1) \
+         AND state IN ('ready', 'leased') AND state = 'ready' \
          ORDER BY ref_key = ?2 DESC, id",
     )
     .bind(name.segment())

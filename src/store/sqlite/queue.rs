@@ -97,7 +97,7 @@ impl Store {
             .write("retry dead", Lane::Normal, move |connection| {
                 Box::pin(async move {
                     let dead: Vec<i64> = sqlx::query_scalar(
-                        "SELECT id FROM work_queue WHERE state = 'dead' AND (?1 IS NULL OR id = ?1) \
+                        "SELECT id FROM work_queue WHERE state <> 'done' AND state = 'dead' AND (?1 IS NULL OR id = ?1) \
                          ORDER BY id LIMIT 10000",
                     )
                     .bind(only)
@@ -150,9 +150,11 @@ impl Store {
 impl Reader {
     /// Work items that were given up.
     pub async fn dead_items(&self) -> Result<u64, StoreError> {
-        let dead: i64 = sqlx::query_scalar("SELECT count(*) FROM work_queue WHERE state = 'dead'")
-            .fetch_one(&self.pool)
-            .await?;
+        let dead: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'dead'",
+        )
+        .fetch_one(&self.pool)
+        .await?;
         Ok(u64::try_from(dead).unwrap_or(0))
     }
 }

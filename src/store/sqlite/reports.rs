@@ -155,6 +155,9 @@ impl Reader {
         query.push_bind(cursor.map_or_else(|| "~".to_owned(), |c| c.to_string()));
         if let Some(state) = state {
             query.push(" AND state = ").push_bind(state.as_str());
+            if state != EffectState::Done {
+                query.push(" AND state <> 'done'");
+            }
         }
         query
             .push(" ORDER BY id DESC LIMIT ")
@@ -175,6 +178,9 @@ impl Reader {
         query.push_bind(cursor.unwrap_or(i64::MAX));
         if let Some(state) = state {
             query.push(" AND state = ").push_bind(state.as_str());
+            if state != WorkState::Done {
+                query.push(" AND state <> 'done'");
+            }
         }
         query
             .push(" ORDER BY id DESC LIMIT ")
@@ -252,19 +258,19 @@ impl Reader {
     /// Figures about now.
     pub async fn gauges(&self) -> Result<Gauges, StoreError> {
         let row = sqlx::query(
-            "SELECT (SELECT count(*) FROM work_queue WHERE state = 'ready') AS ready, \
-                    (SELECT count(*) FROM work_queue WHERE state = 'leased') AS leased, \
-                    (SELECT count(*) FROM work_queue WHERE state = 'dead') AS dead, \
+            "SELECT (SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'ready') AS ready, \
+                    (SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'leased') AS leased, \
+                    (SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'dead') AS dead, \
                     (SELECT count(*) FROM operations WHERE state = 'reserved') AS reserved, \
                     (SELECT count(*) FROM operations WHERE state = 'pending') AS pending, \
                     (SELECT count(*) FROM operations WHERE state = 'gone') AS gone, \
                     (SELECT count(*) FROM operations WHERE state = 'anomalous') AS anomalous, \
                     (SELECT count(*) FROM operations WHERE overdue = 1) AS overdue, \
-                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'planned') AS effects_planned, \
-                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'ambiguous') AS effects_ambiguous, \
-                    (SELECT count(*) FROM effects WHERE state = 'sending') AS effects_sending, \
-                    (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'held') AS effects_held, \
-                    (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'dead') AS effects_dead, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'planned') AS effects_planned, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'ambiguous') AS effects_ambiguous, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'sending') AS effects_sending, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'held') AS effects_held, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'dead') AS effects_dead, \
                     (SELECT count(*) FROM alerts WHERE state = 'open') AS alerts_open",
         )
         .fetch_one(&self.pool)

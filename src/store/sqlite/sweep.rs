@@ -49,7 +49,8 @@ impl Store {
                              SELECT name, segment, kind FROM operations WHERE next_check_at_ms <= ?1 \
                              ORDER BY next_check_at_ms LIMIT ?2) due \
                          WHERE NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = due.segment \
-                                           AND q.state = 'leased' AND q.ref_key = due.name) \
+                                           AND q.state IN ('ready', 'leased') AND q.state = 'leased' \
+                                           AND q.ref_key = due.name) \
                          ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET \
                              available_at_ms = min(available_at_ms, excluded.available_at_ms)",
                     )
@@ -223,7 +224,8 @@ impl Reader {
         after: Option<(Timestamp, String)>,
     ) -> Result<(Vec<String>, Option<(Timestamp, String)>), StoreError> {
         let mut missing: Vec<String> = sqlx::query_scalar(
-            "SELECT id FROM operations WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL LIMIT 500",
+            "SELECT id FROM operations INDEXED BY operations_unplanned \
+             WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL LIMIT 500",
         )
         .fetch_all(&self.pool)
         .await?;
