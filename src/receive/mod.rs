@@ -102,13 +102,8 @@ impl Receiver {
             dedupe_until: now,
             ignored_because: facts.ignored_because,
             webhook_id: None,
-<<<<<<< HEAD
             proof: "replay".to_owned(),
-            reservation: None,
-=======
-            proof: "replay",
             reservation: captured.reservation,
->>>>>>> break
             replay_of: Some(event),
             user_metadata: facts.user_metadata,
             headers: captured

@@ -14,10 +14,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-<<<<<<< HEAD
-=======
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
->>>>>>> break
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -27,12 +24,8 @@ use super::SAFETY_POLL;
 use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
-<<<<<<< HEAD
 use super::slots::{Slot, Slots, count};
-use crate::base::clock::Clock;
-=======
 use crate::base::clock::{Clock, Timestamp};
->>>>>>> break
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::domain::fault::Fault;
@@ -94,17 +87,8 @@ impl Worker {
             ids,
             policy: Policy::new(settings),
             gate: Gate::default(),
-<<<<<<< HEAD
-            slots: Slots::new(worker.concurrency, worker.fresh_slots),
-=======
             remembered: AtomicBool::new(false),
-            slots: Arc::new(Slots {
-                total: worker.concurrency.max(1),
-                fresh_only: worker.fresh_slots.min(worker.concurrency.saturating_sub(1)),
-                taken: AtomicUsize::new(0),
-                taken_old: AtomicUsize::new(0),
-            }),
->>>>>>> break
+            slots: Slots::new(worker.concurrency, worker.fresh_slots),
             lease: worker.lease,
         }
     }
@@ -181,19 +165,7 @@ impl Worker {
         if free == 0 {
             return Ok(Vec::new());
         }
-<<<<<<< HEAD
-        // Reading is cheap, a claim is a commit.
-        match self.store.next_work_due().await? {
-            Some(due) if due <= self.clock.now() => {}
-            _ => return Ok(Vec::new()),
-        }
-        let (total, old) = (count(free), count(self.slots.free_for_old()));
-        self.store.claim(total, old, self.lease).await
-=======
-        let old_cap = self.slots.total - self.slots.fresh_only;
-        let old = old_cap
-            .saturating_sub(self.slots.taken_old.load(Ordering::Acquire))
-            .min(free);
+        let old = self.slots.free_for_old();
         // Reading is cheap, a claim is a commit, and every commit wakes this loop again: a claim that
         // can take nothing would make it spin.
         let (fresh_due, old_due) = self.store.next_work_due_by_lane().await?;
@@ -204,7 +176,6 @@ impl Worker {
             return Ok(Vec::new());
         }
         self.store.claim(count(free), count(old), self.lease).await
->>>>>>> break
     }
 
     /// Carries one item to its end.

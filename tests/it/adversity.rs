@@ -36,7 +36,7 @@ async fn deliver(w: &World, id: Option<&str>, reserved: Option<Uuid>, body: &Val
         dedupe_until: now.after(w.settings.hooks.dedupe_ttl),
         ignored_because: facts.ignored_because,
         webhook_id: id.map(ToOwned::to_owned),
-        proof: "test",
+        proof: "test".to_owned(),
         reservation: reserved,
         replay_of: None,
         user_metadata: facts.user_metadata,

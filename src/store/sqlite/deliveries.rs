@@ -191,16 +191,10 @@ const QUEUE_DUPLICATE: &str = "
                coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
            value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
     FROM json_each(?1)
-<<<<<<< HEAD
     WHERE NOT EXISTS (SELECT 1 FROM operations o WHERE o.segment = value ->> 1 AND o.settled_at_ms IS NOT NULL
                         AND (o.name = value ->> 0 OR NOT instr(value ->> 0, '/')))
-      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state = 'ready'
-                        AND (q.ref_key = value ->> 0 OR NOT instr(value ->> 0, '/')))
-=======
-    WHERE NOT EXISTS (SELECT 1 FROM operations o WHERE o.segment = value ->> 1 AND o.settled_at_ms IS NOT NULL)
       AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state IN ('ready', 'leased')
-                      AND q.state = 'ready')
->>>>>>> storetests
+                        AND q.state = 'ready' AND (q.ref_key = value ->> 0 OR NOT instr(value ->> 0, '/')))
     ON CONFLICT (ref_key) WHERE state = 'ready' DO NOTHING";
 
 async fn queue(

@@ -20,6 +20,7 @@ use super::super::error::StoreError;
 use super::super::{Applied, Change, Close, Look, Settlement, Subject};
 use super::ledger::{self, Insert, by_id, by_name, find, log, name_hash};
 use super::queue::end_lease;
+use super::register;
 use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
@@ -81,7 +82,7 @@ async fn bind_adopted(
     };
     let reserved = find(connection, reserved).await?;
     if let Some(reserved) = reserved.filter(|r| r.state == OperationState::Reserved) {
-        ledger::fold(
+        register::fold(
             connection,
             &reserved,
             &adopted,

@@ -145,7 +145,7 @@ fn delivery(base: &TestStore, item: &Item) -> NewDelivery {
         dedupe_until: now.after(MEMORY),
         ignored_because: item.ignored.then_some("nothing to do"),
         webhook_id: None,
-        proof: "shared",
+        proof: "shared".to_owned(),
         reservation: None,
         replay_of: None,
         user_metadata: None,

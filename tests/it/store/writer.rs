@@ -51,7 +51,7 @@ fn delivery(base: &TestStore, key: &str, body: usize) -> NewDelivery {
         dedupe_until: NOON.after(Duration::from_hours(24)),
         ignored_because: None,
         webhook_id: Some(key.to_owned()),
-        proof: "hmac",
+        proof: "hmac".to_owned(),
         reservation: None,
         replay_of: None,
         user_metadata: None,
