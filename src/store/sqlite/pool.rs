@@ -243,12 +243,25 @@ async fn check_file(writer: &mut SqliteConnection, path: &Path) -> Result<(), Op
 
 async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     let shown = path.display().to_string();
-    let known = newest_known();
-    if let Some(found) = newest_found(writer, path).await?.filter(|f| *f > known) {
+    let (found, known) = (newest_found(writer, path).await?, newest_known());
+    if let Some(found) = found.filter(|found| *found > known) {
         return Err(OpenError::NewerSchema {
             path: shown,
             found,
             known,
+        });
+    }
+    let foreign: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND NOT EXISTS \
+         (SELECT 1 FROM sqlite_schema WHERE name = '_sqlx_migrations')",
+    )
+    .fetch_one(&mut *writer)
+    .await
+    .map_err(sqlite_error(path))?;
+    if foreign {
+        return Err(OpenError::Migration {
+            path: shown,
+            what: "it holds the tables of another program".to_owned(),
         });
     }
     MIGRATOR

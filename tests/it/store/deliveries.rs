@@ -11,12 +11,12 @@ use futures_util::future::join_all;
 use hookledger::base::clock::{Clock as _, Timestamp};
 use hookledger::domain::event::Verdict;
 use hookledger::domain::operation::OperationRef;
-use hookledger::domain::work::{Outcome, WorkState};
-use hookledger::store::{Close, EventFilter, NewDelivery};
+use hookledger::domain::work::{Outcome, Reason, WorkState};
+use hookledger::store::{Close, EventFilter, NewDelivery, NewRegistration};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::settled::settled;
+use super::settled::{planner, settled, terms};
 use super::writer::queued;
 use crate::support::TestStore;
 
@@ -32,7 +32,7 @@ const OPERATIONS: [(&str, &str, &str); 6] = [
     ("models/m/operations/e", "models/m/operations/e", "e"),
 ];
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Item {
     source: &'static str,
     key: Option<u8>,
@@ -154,6 +154,54 @@ fn delivery(base: &TestStore, item: &Item) -> NewDelivery {
     }
 }
 
+#[tokio::test]
+async fn a_duplicate_wakes_its_operation_whatever_became_of_another_with_the_same_last_segment() {
+    let (base, _) = settled().await;
+    let store = &base.store;
+    let twin = NewRegistration {
+        name: "models/m/operations/a".parse().unwrap(),
+        job_kind: "nightly".parse().unwrap(),
+        user_metadata: None,
+        terms: terms(base.clock.now()),
+    };
+    store.register(twin, planner()).await.unwrap();
+    let mut key = 0;
+    for raw in ["models/m/operations/a", "a"] {
+        for other_waits in [false, true] {
+            key += 1;
+            let mut copies = Vec::new();
+            for _ in 0..2 {
+                copies.push(NewDelivery {
+                    operation: OperationRef::parse(raw, None),
+                    dedupe_key: Some(format!("id:{key}")),
+                    ..delivery(&base, &Item::default())
+                });
+            }
+            let copy = copies.pop().unwrap();
+            store.deliver(copies.pop().unwrap()).await.unwrap();
+            look_at_all(&base).await;
+            if other_waits {
+                let settled = "batches/a".parse().unwrap();
+                store.wake(&settled, Reason::Operator).await.unwrap();
+            }
+            let again = store.deliver(copy).await.unwrap();
+            assert_eq!(again.verdict, Verdict::Duplicate);
+            let ready = Some(WorkState::Ready);
+            let page = store.work_items(ready, None, 10).await.unwrap();
+            let woken = page.items.iter().any(|w| w.operation == raw);
+            assert!(woken, "{raw}, {other_waits}: {:?}", page.items);
+        }
+    }
+}
+
+/// Claims what waits and closes it without an ending.
+async fn look_at_all(base: &TestStore) {
+    for lease in base.store.claim(100, 100, MEMORY).await.unwrap() {
+        let close = Close::Done(Outcome::NotTerminal);
+        base.store.close_lease(&lease, close).await.unwrap();
+    }
+}
+
 async fn run(groups: &[Group]) -> Result<(), TestCaseError> {
     let (base, _) = settled().await;
     let mut model = Model::default();
@@ -176,10 +224,7 @@ async fn run(groups: &[Group]) -> Result<(), TestCaseError> {
         }
         check(&base, &model).await?;
         if group.work {
-            for lease in base.store.claim(100, 100, MEMORY).await.unwrap() {
-                let close = Close::Done(Outcome::NotTerminal);
-                base.store.close_lease(&lease, close).await.unwrap();
-            }
+            look_at_all(&base).await;
             model.ready.clear();
         }
         base.clock.advance(group.gap);

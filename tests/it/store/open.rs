@@ -179,6 +179,20 @@ async fn a_reader_names_the_command_that_migrates() {
 }
 
 #[tokio::test]
+async fn a_database_of_another_program_is_not_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(&dir);
+    File::create(&path).unwrap();
+    sql(&dir, "CREATE TABLE somebody_elses (x)").await;
+    let text = refusal(&path).await.to_string();
+    assert!(text.contains("another program"), "{text}");
+    let tables = pragma::<i64>(&path, "SELECT count(*) FROM sqlite_schema").await;
+    assert_eq!(tables, 1);
+    sql(&dir, "DROP TABLE somebody_elses").await;
+    open(&path).await.expect("an empty file is as good as none");
+}
+
+#[tokio::test]
 async fn a_reader_reads_beside_the_writer_and_cannot_write() {
     let base = TestStore::open().await;
     let reader = Reader::open(&file(&base.dir)).await.unwrap();
