@@ -49,6 +49,14 @@ pub enum StoreError {
     Database(String),
 }
 
+impl StoreError {
+    /// Whether the same write may well succeed a moment later: nothing is wrong with it, nor with the
+    /// file.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Busy | Self::Locked | Self::Full)
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         match primary_code(&error) {

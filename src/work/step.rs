@@ -20,11 +20,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use super::SAFETY_POLL;
 use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
 use super::slots::{Slot, Slots, count};
+use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
@@ -33,7 +33,7 @@ use crate::domain::ledger::{Lease, PlanEffects, Told};
 use crate::domain::operation::OperationState;
 use crate::domain::work::{Outcome, Reason};
 use crate::gemini::GeminiApi;
-use crate::store::{Applied, Close, Store, StoreError, Subject, WorkFailure};
+use crate::store::{Applied, Close, Look, Store, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
 
 /// The subject of the alert about a refused key.
@@ -254,11 +254,7 @@ impl Worker {
             .looks
             .iter()
             .any(|l| matches!(l.subject, Subject::Found { .. }));
-        let planner = Arc::clone(&self.planner);
-        let applied = self
-            .store
-            .finish_looks(lease, plan.looks, plan.close, planner)
-            .await?;
+        let applied = self.finish(lease, plan.looks, plan.close).await?;
         for one in &applied {
             tell(lease.reason, one);
         }
@@ -284,6 +280,31 @@ impl Worker {
                 .await?;
         }
         Ok(end)
+    }
+
+    /// Writes what was learned, again and again while the disk is full or somebody else holds the
+    /// file: that is an outage and costs neither the answer nor an attempt. Meanwhile the slot is
+    /// taken, so nothing more is claimed. A lease that runs out before the writer comes back is
+    /// somebody else's, and the fence says so.
+    async fn finish(
+        &self,
+        lease: &Lease,
+        looks: Vec<Look>,
+        close: Close,
+    ) -> Result<Vec<Applied>, StoreError> {
+        loop {
+            let planner = Arc::clone(&self.planner);
+            let (looks, close) = (looks.clone(), close.clone());
+            match self.store.finish_looks(lease, looks, close, planner).await {
+                Err(error) if error.is_passing() => {
+                    tracing::warn!(operation = lease.raw, %error, "could not write down a look yet");
+                }
+                end => return end,
+            }
+            self.clock.sleep(WRITE_AGAIN).await;
+            // As good as it goes: the next write is fenced all the same.
+            drop(self.store.renew(lease, self.lease).await);
+        }
     }
 
     fn looker(&self) -> Looker<'_> {

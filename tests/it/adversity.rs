@@ -12,7 +12,7 @@ use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::{Outcome, Reason};
 use hookledger::receive::parse;
 use hookledger::reconcile::upkeep::Upkeep;
-use hookledger::store::{Binding, NewDelivery, Received};
+use hookledger::store::{Binding, NewDelivery, Received, StoreError};
 use hookledger::work::ItemEnd;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -316,4 +316,42 @@ async fn a_worker_whose_slots_are_full_does_not_write_while_it_waits() {
         "nothing can be claimed, so nothing is written"
     );
     group.begin();
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_holds_for_a_while_costs_neither_the_answer_nor_an_attempt() {
+    use sqlx::Connection as _;
+    let w = World::new().await;
+    w.register(A, "nightly").await;
+    let told = std::sync::Arc::new(tokio::sync::Notify::new());
+    let Says::Body(body) = succeeded(A) else {
+        unreachable!()
+    };
+    w.api.says(A, Says::Held(told.clone(), body));
+    deliver(&w, Some("m1"), None, &ended(A)).await;
+    let work = w.work();
+    tokio::pin!(work);
+    while w.api.asked().is_empty() {
+        assert!(futures_util::poll!(work.as_mut()).is_pending());
+        w.base.store.ping().await.unwrap();
+    }
+    let file = sqlx::sqlite::SqliteConnectOptions::new().filename(w.dir().path().join("test.db"));
+    let mut other = sqlx::SqliteConnection::connect_with(&file).await.unwrap();
+    let held = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    told.notify_one();
+    assert!(futures_util::poll!(work.as_mut()).is_pending());
+    // Refused together with the look.
+    let refused = w.base.store.beat().await;
+    assert!(matches!(refused, Err(StoreError::Locked)), "{refused:?}");
+    assert!(futures_util::poll!(work.as_mut()).is_pending());
+    held.rollback().await.unwrap();
+    let end = loop {
+        w.advance(Duration::from_secs(1));
+        if let std::task::Poll::Ready(end) = futures_util::poll!(work.as_mut()) {
+            break end;
+        }
+        w.base.store.ping().await.unwrap();
+    };
+    assert_eq!(end, [ItemEnd::Done(Outcome::Settled)]);
+    assert_eq!(w.api.asked().len(), 1, "what was learned is kept");
 }

@@ -171,7 +171,7 @@ const WHOLE: [(&str, &str); 7] = [
         "SCAN work_queue USING INDEX work_queue_leased",
     ),
     (
-        "SELECT id, effect FROM",
+        "SELECT id, effect, operation_id IS NULL FROM",
         "SCAN effects USING INDEX effects_sending",
     ),
     // Items that wait for one operation: its own and those under its short ids.
