@@ -346,20 +346,22 @@ async fn renewals_go_before_everything_that_waits() {
     let leases = base.store.claim(1, 0, Duration::from_secs(60)).await;
     let lease = leases.unwrap().remove(0);
     let mut waiting = Vec::new();
-    for i in 0..150 {
+    for i in 0..200 {
         waiting.push(queued(alert(&base, &format!("s{i:03}"), planner())).await);
     }
     let (before, _) = base.store.commits();
-    base.store
-        .renew(&lease, Duration::from_secs(90))
-        .await
-        .unwrap();
-    assert_eq!(base.store.commits().0, before + 1, "in the first commit");
+    // The writer takes its first group; the renewal comes while that is being written.
+    tokio::task::yield_now().await;
+    let store = base.store.clone();
+    let renewal = queued(async move { store.renew(&lease, Duration::from_secs(90)).await }).await;
+    renewal.await.unwrap();
+    let commits = base.store.commits().0 - before;
+    assert!(commits <= 2, "in commit {commits}, not the next");
     let mut late = 0;
     for write in &mut waiting {
         late += usize::from(poll!(write.as_mut()).is_pending());
     }
-    assert!(late >= 80, "only {late} of 150 came after the renewal");
+    assert!(late >= 70, "only {late} of 200 came after the renewal");
 }
 
 #[tokio::test]
