@@ -355,3 +355,64 @@ async fn a_file_that_somebody_holds_for_a_while_costs_neither_the_answer_nor_an_
     assert_eq!(end, [ItemEnd::Done(Outcome::Settled)]);
     assert_eq!(w.api.asked().len(), 1, "what was learned is kept");
 }
+
+#[tokio::test]
+async fn a_clock_set_back_by_a_month_makes_nothing_wait_for_a_month() {
+    const B: &str = "batches/b";
+    let w = World::new().await;
+    let back = || {
+        let month = Duration::from_hours(24 * 30);
+        w.base.clock.jump_to(w.now().before(month));
+    };
+    w.register(A, "nightly").await;
+    w.api.says(A, succeeded(A));
+    deliver(&w, Some("m1"), None, &ended(B)).await;
+    w.work().await;
+    w.api.says(B, succeeded(B));
+    back();
+    w.reconcile().await;
+    w.work().await;
+    for name in [A, B] {
+        let settled = w.operation(name).await.expect(name);
+        assert_eq!(settled.state, OperationState::Succeeded, "{name}");
+    }
+    back();
+    w.reconcile().await;
+    assert_eq!(w.send().await, [EffectState::Done, EffectState::Done]);
+}
+
+#[tokio::test]
+async fn registering_an_adopted_operation_that_waits_for_a_client_runs_the_effect_of_that() {
+    const I: &str = "interactions/v1_i";
+    let w = World::new().await;
+    // Effects of the world match every job kind, so the planner of this one is its own.
+    let rule = hookledger::domain::effect::EffectRule {
+        name: "notify".to_owned(),
+        job_kind: "nightly".to_owned(),
+        on: vec![hookledger::domain::effect::Trigger::RequiresAction],
+        ambiguous: AmbiguousPolicy::Retry,
+    };
+    let planner = std::sync::Arc::new(hookledger::effects::plan::Planner::new(
+        vec![rule],
+        Vec::new(),
+    ));
+    let registrar = hookledger::work::Registrar::new(
+        w.base.store.clone(),
+        planner,
+        w.base.clock.clone(),
+        w.base.ids.clone(),
+        hookledger::work::Policy::new(&w.settings),
+    );
+    w.api.says(
+        I,
+        Says::Body(json!({"id": "v1_i", "status": "requires_action"})),
+    );
+    let asks = json!({"type": "interaction.requires_action", "data": {"id": I}});
+    deliver(&w, Some("m1"), None, &asks).await;
+    w.work().await;
+    assert!(w.operation(I).await.unwrap().requires_action);
+    let (name, kind) = (I.parse().unwrap(), "nightly".parse().unwrap());
+    registrar.register(name, kind, None).await.unwrap();
+    w.send().await;
+    assert_eq!(w.notify.sent().len(), 1);
+}

@@ -263,7 +263,7 @@ async fn complete(
     .await
 }
 
-/// Plans the effects a settled record now matches; nothing for one that is not settled.
+/// Plans the effects a record now matches: of its ending, or of what it waits for.
 async fn plan(
     connection: &mut SqliteConnection,
     record: &Operation,
@@ -272,8 +272,14 @@ async fn plan(
     ids: &dyn crate::base::ids::Ids,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    if record.state.is_settled() {
-        let effects = planner.plan(record, Trigger::State(record.state), now);
+    let ended = record.state.is_settled() || record.state.is_closed_unproven();
+    let triggers = [
+        ended.then_some(Trigger::State(record.state)),
+        record.requires_action.then_some(Trigger::RequiresAction),
+        record.overdue.then_some(Trigger::Overdue),
+    ];
+    for trigger in triggers.into_iter().flatten() {
+        let effects = planner.plan(record, trigger, now);
         outbox::plan(
             connection,
             Some(record),
