@@ -60,9 +60,11 @@ impl Stage {
             .json()
             .await
             .unwrap();
-        let keys = set["keys"].as_array().unwrap();
-        let key = keys.iter().find(|key| key["kid"] == kid.as_str())?;
-        let part = |name: &str| key[name].as_str().unwrap();
+        let keys = set.get("keys").unwrap().as_array().unwrap();
+        let key = keys
+            .iter()
+            .find(|key| key.get("kid") == Some(&json!(kid)))?;
+        let part = |name: &str| key.get(name).unwrap().as_str().unwrap();
         let key = DecodingKey::from_rsa_components(part("n"), part("e")).unwrap();
         let mut validation = Validation::new(Algorithm::RS256);
         validation.validate_exp = false;
@@ -88,8 +90,8 @@ async fn an_event_for_a_jobs_own_destination_carries_a_token_of_a_published_key(
         })
     );
     // Signed with the same key each time, and expired when it is told stale.
-    let stale = stage.told(Mode::Stale).await;
-    let claims = stage.verified(&stale).await.unwrap();
+    let old = stage.told(Mode::Stale).await;
+    let claims = stage.verified(&old).await.unwrap();
     assert_eq!(claims["exp"], START - 3600 + 600);
     let set = stage.sim.request("GET", JWKS).send().await.unwrap();
     let caching = set.headers().get("cache-control").unwrap();
