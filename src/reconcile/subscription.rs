@@ -257,7 +257,7 @@ impl Subscription {
     async fn delivers(&self, id: WebhookId, memory: &mut Memory) -> Result<(), StoreError> {
         metrics::subscription_enabled(true);
         memory.delivers = Some(id);
-        if memory.gap.is_none() && self.store.alert_is_open(STATE_ALERT).await? {
+        if memory.gap.is_none() && self.store.is_alert_open(STATE_ALERT).await? {
             memory.gap = Some(Gap {
                 before: self.clock.now(),
                 after: None,

@@ -1,9 +1,10 @@
-//! Steering the registered webhooks: what a client of the API cannot do or see.
+//! Steering subscriptions and keys: what a client of the API cannot do or see.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Simulator;
+use super::jwt::KeyRotation;
 use super::state::hooks::{Hook, WebhookState};
 use super::state::job::Refused;
 use crate::base::secret::Secret;
@@ -68,5 +69,20 @@ impl Simulator {
     /// What pings send from now on: a text as it is, anything else as JSON; `None` is the usual body.
     pub fn set_ping_body(&self, body: Option<Value>) {
         self.model().ping_body = body;
+    }
+
+    /// Makes a new key for dynamic signing and returns its `kid`; `None` when none could be made.
+    pub fn rotate_key(&self, how: KeyRotation) -> Option<String> {
+        self.keys().rotate(how)
+    }
+
+    /// Puts every key that still exists into the key set.
+    pub fn publish_keys(&self) {
+        self.keys().publish();
+    }
+
+    /// Claims set over the usual ones of every token from now on; `null` leaves one out.
+    pub fn set_claims(&self, claims: Map<String, Value>) {
+        self.keys().overrides = claims;
     }
 }

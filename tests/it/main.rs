@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod admin_api;
+mod adversity;
 mod cli;
 mod config;
 mod crash;
@@ -22,9 +23,11 @@ mod metrics;
 mod service;
 mod simulator_api;
 mod simulator_faults;
+mod simulator_jwt;
 mod simulator_registered;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
 mod subscription;
+mod store;
 mod support;

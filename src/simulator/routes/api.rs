@@ -121,6 +121,8 @@ pub(crate) fn answer(
         | Call::DeleteWebhook(_)
         | Call::PingWebhook(_)
         | Call::RotateSecret(_) => webhook_service::answer(model, call, asked),
+        // Not the model's: whoever serves answers it.
+        Call::Jwks => Err(ApiError::not_found()),
     }
 }
 

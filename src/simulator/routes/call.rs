@@ -8,18 +8,28 @@ use super::error::Envelope;
 /// A call of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call<'a> {
-    CreateBatch { model: &'a str, embed: bool },
+    CreateBatch {
+        model: &'a str,
+        embed: bool,
+    },
     ListBatches,
     GetBatch(&'a str),
     CancelBatch(&'a str),
     DeleteBatch(&'a str),
-    Upload { version: &'a str },
+    Upload {
+        version: &'a str,
+    },
     ListFiles,
     GetFile(&'a str),
     DownloadFile(&'a str),
     DeleteFile(&'a str),
-    CreateVideo { model: &'a str },
-    GetVideo { model: &'a str, id: &'a str },
+    CreateVideo {
+        model: &'a str,
+    },
+    GetVideo {
+        model: &'a str,
+        id: &'a str,
+    },
     CreateInteraction,
     GetInteraction(&'a str),
     CancelInteraction(&'a str),
@@ -33,11 +43,16 @@ pub(crate) enum Call<'a> {
     DeleteWebhook(&'a str),
     PingWebhook(&'a str),
     RotateSecret(&'a str),
+    /// The keys of dynamic signing; it asks for no API key.
+    Jwks,
 }
 
 impl<'a> Call<'a> {
     /// The call behind a method and a path; `None` is a path Google does not know.
     pub(crate) fn parse(method: &str, path: &'a str) -> Option<Self> {
+        if (method, path) == ("GET", "/.well-known/jwks.json") {
+            return Some(Self::Jwks);
+        }
         let path = path.strip_prefix('/')?;
         let (place, path) = match path.split_once('/')? {
             (place @ ("upload" | "download"), rest) => (place, rest),
@@ -145,6 +160,14 @@ mod tests {
                     Call::DownloadFile("a"),
                 ),
                 ("POST", "/upload/V/files", Call::Upload { version }),
+                ("POST", "/V/webhooks", Call::CreateWebhook),
+                ("PATCH", "/V/webhooks/w", Call::UpdateWebhook("w")),
+                ("POST", "/V/webhooks/w:ping", Call::PingWebhook("w")),
+                (
+                    "POST",
+                    "/V/webhooks/w:rotateSigningSecret",
+                    Call::RotateSecret("w"),
+                ),
                 (
                     "POST",
                     "/V/models/veo-3.1:predictLongRunning",

@@ -36,7 +36,7 @@ pub(crate) fn whole(answer: Answer) -> Response {
     answer.unwrap_or_else(|refusal| refusal).whole()
 }
 
-fn refusal(status: u16, text: &str) -> Reply {
+pub(crate) fn refusal(status: u16, text: &str) -> Reply {
     Reply::json(status, &json!({"error": text}))
 }
 

@@ -1,4 +1,4 @@
-//! `/_sim/` for registered webhooks.
+//! `/_sim/` for registered webhooks and for the keys of dynamic signing.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::Reply;
-use super::steer::{read, refused, veiled, whole};
-use crate::simulator::{Simulator, WebhookState};
+use super::steer::{read, refusal, refused, veiled, whole};
+use crate::simulator::{KeyRotation, Simulator, WebhookState};
 
 type Sim = State<Arc<Simulator>>;
 
@@ -22,6 +22,9 @@ pub(crate) fn router(sim: Arc<Simulator>) -> Router {
         .route("/_sim/webhooks", get(list))
         .route("/_sim/webhooks/{id}/state", post(set_state))
         .route("/_sim/ping-body", post(ping_body))
+        .route("/_sim/jwks/rotate", post(rotate_key))
+        .route("/_sim/jwks/publish", post(publish))
+        .route("/_sim/jwt-claims", post(claims))
         .with_state(sim)
 }
 
@@ -56,6 +59,37 @@ struct PingBody {
 async fn ping_body(State(sim): Sim, body: Bytes) -> Response {
     whole(read::<PingBody>(&body).map(|new| {
         sim.set_ping_body(new.body);
+        Reply::ok(&json!({}))
+    }))
+}
+
+async fn rotate_key(State(sim): Sim, body: Bytes) -> Response {
+    let how = if body.is_empty() {
+        Ok(KeyRotation::default())
+    } else {
+        read::<KeyRotation>(&body)
+    };
+    whole(how.and_then(|how| {
+        let made = sim.rotate_key(how);
+        let kid = made.ok_or_else(|| refusal(500, "no key could be made"))?;
+        Ok(Reply::ok(&json!({"kid": kid})))
+    }))
+}
+
+async fn publish(State(sim): Sim) -> Response {
+    sim.publish_keys();
+    Reply::ok(&json!({})).whole()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims {
+    claims: Map<String, Value>,
+}
+
+async fn claims(State(sim): Sim, body: Bytes) -> Response {
+    whole(read::<Claims>(&body).map(|new| {
+        sim.set_claims(new.claims);
         Reply::ok(&json!({}))
     }))
 }

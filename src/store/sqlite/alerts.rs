@@ -54,14 +54,15 @@ impl Store {
 }
 
 impl Reader {
-    /// Whether the alert about `subject` is open.
-    pub async fn alert_is_open(&self, subject: &str) -> Result<bool, StoreError> {
-        Ok(sqlx::query_scalar(
+    /// Whether the alert on that subject is open.
+    pub async fn is_alert_open(&self, subject: &str) -> Result<bool, StoreError> {
+        let open: bool = sqlx::query_scalar(
             "SELECT count(*) > 0 FROM alerts WHERE subject = ?1 AND state = 'open'",
         )
         .bind(subject)
         .fetch_one(&self.pool)
-        .await?)
+        .await?;
+        Ok(open)
     }
 
     /// Open alerts, oldest first, at most 1,000.
