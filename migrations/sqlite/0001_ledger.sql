@@ -1,5 +1,8 @@
 -- Times are milliseconds since the Unix epoch, except lease_until_ms: monotonic milliseconds of the
--- running process, void at start-up. Every state column is checked; every hot query has its index.
+-- running process, void at start-up. Every state column is checked; every query has its index.
+--
+-- A partial index serves a query only if its condition stands in the query, word for word: SQLite does
+-- not see that state = 'ready' implies state IN ('ready', 'leased'), nor that a bound value does.
 
 CREATE TABLE captured_events (
     id             TEXT    NOT NULL PRIMARY KEY,
@@ -20,7 +23,7 @@ CREATE TABLE captured_events (
     body           BLOB    NOT NULL
 ) STRICT;
 CREATE INDEX captured_events_age ON captured_events (received_at_ms);
-CREATE INDEX captured_events_operation ON captured_events (segment, received_at_ms) WHERE segment IS NOT NULL;
+CREATE INDEX captured_events_operation ON captured_events (segment, id) WHERE segment IS NOT NULL;
 
 CREATE TABLE processed_events (
     source         TEXT    NOT NULL,
@@ -63,7 +66,7 @@ CREATE INDEX work_queue_due ON work_queue (fresh, available_at_ms, id) WHERE sta
 CREATE INDEX work_queue_open_segment ON work_queue (segment) WHERE state IN ('ready', 'leased');
 CREATE INDEX work_queue_leased ON work_queue (lease_until_ms) WHERE state = 'leased';
 CREATE INDEX work_queue_done ON work_queue (finished_at_ms) WHERE state = 'done';
-CREATE INDEX work_queue_dead ON work_queue (finished_at_ms) WHERE state = 'dead';
+CREATE INDEX work_queue_open ON work_queue (state, id) WHERE state <> 'done';
 
 CREATE TABLE operations (
     id                 TEXT    NOT NULL PRIMARY KEY,
@@ -102,20 +105,30 @@ CREATE TABLE operations (
     CHECK ((settled_at_ms IS NULL) = (settled_by IS NULL)),
     CHECK ((state IN ('gone', 'anomalous')) = (closed_at_ms IS NOT NULL))
 ) STRICT;
-CREATE INDEX operations_segment ON operations (segment) WHERE segment IS NOT NULL;
+CREATE INDEX operations_segment ON operations (segment, id) WHERE segment IS NOT NULL;
 CREATE INDEX operations_state ON operations (state, id);
 CREATE INDEX operations_due ON operations (next_check_at_ms) WHERE next_check_at_ms IS NOT NULL;
 CREATE INDEX operations_overdue ON operations (overdue_at_ms) WHERE overdue_at_ms IS NOT NULL;
 CREATE INDEX operations_late ON operations (id) WHERE overdue = 1;
 CREATE INDEX operations_decide ON operations (decide_at_ms) WHERE decide_at_ms IS NOT NULL;
-CREATE INDEX operations_settled ON operations (settled_at_ms) WHERE settled_at_ms IS NOT NULL;
+CREATE INDEX operations_settled ON operations (settled_at_ms, id) WHERE settled_at_ms IS NOT NULL;
 CREATE INDEX operations_closed ON operations (closed_at_ms) WHERE closed_at_ms IS NOT NULL;
 CREATE INDEX operations_unplanned ON operations (id) WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL;
 
 -- Settled is settled: the last line of defence, below every caller.
-CREATE TRIGGER operations_settled_once BEFORE UPDATE OF state, settled_at_ms, settled_by ON operations
+CREATE TRIGGER operations_settled_once
+BEFORE UPDATE OF id, name, state, settled_at_ms, settled_by, body_hash ON operations
 WHEN OLD.settled_at_ms IS NOT NULL
-     AND (NEW.state IS NOT OLD.state OR NEW.settled_at_ms IS NOT OLD.settled_at_ms OR NEW.settled_by IS NOT OLD.settled_by)
+     AND (NEW.id IS NOT OLD.id OR NEW.name IS NOT OLD.name OR NEW.state IS NOT OLD.state
+          OR NEW.settled_at_ms IS NOT OLD.settled_at_ms OR NEW.settled_by IS NOT OLD.settled_by
+          OR NEW.body_hash IS NOT OLD.body_hash)
+BEGIN
+    SELECT RAISE(ABORT, 'a settled operation never changes');
+END;
+-- INSERT OR REPLACE deletes without a trigger.
+CREATE TRIGGER operations_settled_stays BEFORE INSERT ON operations
+WHEN EXISTS (SELECT 1 FROM operations WHERE id = NEW.id AND settled_at_ms IS NOT NULL)
+     OR EXISTS (SELECT 1 FROM operations WHERE name = NEW.name AND settled_at_ms IS NOT NULL)
 BEGIN
     SELECT RAISE(ABORT, 'a settled operation never changes');
 END;
@@ -152,8 +165,8 @@ CREATE TABLE effects (
 ) STRICT;
 CREATE INDEX effects_due ON effects (next_attempt_at_ms) WHERE state IN ('planned', 'ambiguous');
 CREATE INDEX effects_sending ON effects (lease_until_ms) WHERE state = 'sending';
-CREATE INDEX effects_attention ON effects (state, planned_at_ms) WHERE state IN ('held', 'dead');
-CREATE INDEX effects_operation ON effects (operation_id) WHERE operation_id IS NOT NULL;
+CREATE INDEX effects_open ON effects (state, id) WHERE state <> 'done';
+CREATE INDEX effects_operation ON effects (operation_id, id) WHERE operation_id IS NOT NULL;
 CREATE INDEX effects_alerts ON effects (planned_at_ms) WHERE operation_id IS NULL;
 
 CREATE TABLE alerts (

@@ -179,7 +179,7 @@ pub(super) enum Operations {
         /// Name or ledger id
         which: Which,
     },
-    /// Look at an open one now; send the effects of a settled one again, with the same keys
+    /// Look at an open one now; send the dead and held effects of a settled one again
     Retry {
         /// Name or ledger id
         which: Which,

@@ -98,7 +98,9 @@ pub(super) async fn run(
             output.answer(&operation, |_| {
                 let name = cell(operation.get("name"));
                 if operation.get("settled_at").is_some_and(|at| !at.is_null()) {
-                    format!("{name}: its effects go out again, with the same keys\n")
+                    format!(
+                        "{name}: its dead, held and missing effects go out, with the same keys\n"
+                    )
                 } else {
                     format!("{name}: the API is asked again\n")
                 }
@@ -149,6 +151,12 @@ fn reservation(reserved: &Value) -> String {
         "\nPut the webhook into webhook_config.uris of the create call, and the metadata into its \
          user_metadata.\n",
     );
+    if reserved.get("webhook_url").is_none() {
+        text.push_str(
+            "The webhook lacks its address: put your public one before it, or set \
+             server.public_url of the service.\n",
+        );
+    }
     text
 }
 

@@ -306,6 +306,8 @@ pub struct CapturedEvent {
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body, byte for byte.
     pub body: Vec<u8>,
+    /// The reservation whose URL it came by.
+    pub reservation: Option<Uuid>,
 }
 
 /// An alert.

@@ -106,7 +106,7 @@ impl Receiver {
             ignored_because: facts.ignored_because,
             webhook_id: None,
             proof: "replay".to_owned(),
-            reservation: None,
+            reservation: captured.reservation,
             replay_of: Some(event),
             user_metadata: facts.user_metadata,
             headers: captured

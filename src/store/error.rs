@@ -49,24 +49,37 @@ pub enum StoreError {
     Database(String),
 }
 
+impl StoreError {
+    /// Whether the same write may well succeed a moment later: nothing is wrong with it, nor with the
+    /// file.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Busy | Self::Locked | Self::Full)
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        match &error {
-            sqlx::Error::Database(db) => {
-                let code = db
-                    .try_downcast_ref::<sqlx::sqlite::SqliteError>()
-                    .and_then(|e| e.code().and_then(|c| c.parse::<i32>().ok()));
-                // The low byte is the primary code: 5 BUSY, 10 IOERR, 11 CORRUPT, 13 FULL, 26 NOTADB.
-                match code.map(|c| c & 0xff) {
-                    Some(5) => Self::Locked,
-                    Some(13) => Self::Full,
-                    Some(10 | 11 | 26) => Self::Broken(error.to_string()),
-                    _ => Self::Database(error.to_string()),
-                }
-            }
+        match primary_code(&error) {
+            Some(5) => Self::Locked,
+            Some(13) => Self::Full,
+            Some(10 | 11 | 26) => Self::Broken(error.to_string()),
             _ => Self::Database(error.to_string()),
         }
     }
+}
+
+/// SQLite's primary code, the low byte of what it says: 5 BUSY, 10 IOERR, 11 CORRUPT, 13 FULL, 26 NOTADB.
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let sqlx::Error::Database(db) = error else {
+        return None;
+    };
+    let code = db.try_downcast_ref::<sqlx::sqlite::SqliteError>()?.code()?;
+    code.parse::<i32>().ok().map(|code| code & 0xff)
+}
+
+/// Whether the file is no database, or one that cannot be read.
+pub(crate) fn is_damage(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(11 | 26))
 }
 
 /// Why the store could not be opened. Each text says what to do.

@@ -110,6 +110,14 @@ impl Gate {
         first
     }
 
+    /// The key was refused when somebody last looked: it is probed before anything else is asked.
+    pub(super) fn suspect(&self, now: Duration) {
+        self.lock().refused.get_or_insert(Refused {
+            probes: 0,
+            next_probe: now,
+        });
+    }
+
     /// The key works. True when it was refused before.
     pub(super) fn accept(&self) -> bool {
         self.lock().refused.take().is_some()

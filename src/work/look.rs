@@ -124,6 +124,9 @@ impl Looker<'_> {
                 }
                 // Another way to read the short id may be the right one.
                 Err(Fault::NotFound | Fault::Rejected { .. }) => {}
+                // Another key's operation stays forbidden for ever; nobody waits for that longer than
+                // for one that does not exist.
+                Err(Fault::Forbidden { .. }) if self.is_given_up(lease) => {}
                 Err(fault) => {
                     return Ok(self
                         .fail(lease, fault, Plan::done(Outcome::Unresolved))
@@ -136,11 +139,11 @@ impl Looker<'_> {
 
     /// Nobody knows it yet: a registration with that segment wakes it, else it is tried by its age.
     fn wait_unresolved(&self, lease: &Lease) -> Plan {
-        let now = self.clock.now();
-        let end = lease.created_at.after(self.policy.unresolved_ttl);
-        if now >= end {
+        if self.is_given_up(lease) {
             return Plan::done(Outcome::Unresolved);
         }
+        let now = self.clock.now();
+        let end = lease.created_at.after(self.policy.unresolved_ttl);
         let tries = lease.failures.saturating_add(1);
         let again = self
             .policy
@@ -155,6 +158,11 @@ impl Looker<'_> {
             close: Close::Again(failure, self.policy.max_attempts),
             key_refused: None,
         }
+    }
+
+    /// Whether an item that nobody knows has waited for as long as it may.
+    fn is_given_up(&self, lease: &Lease) -> bool {
+        self.clock.now() >= lease.created_at.after(self.policy.unresolved_ttl)
     }
 
     async fn fetch(&self, name: &OperationName) -> Result<Observation, Fault> {

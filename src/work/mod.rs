@@ -28,3 +28,5 @@ pub use step::{ItemEnd, Worker};
 
 /// The worker's and the sender's loops look around at least this often, whatever they were told.
 pub const SAFETY_POLL: std::time::Duration = std::time::Duration::from_secs(30);
+/// Pause before a result that could not be written down is written once more.
+const WRITE_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);

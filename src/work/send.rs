@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use super::SAFETY_POLL;
 use super::slots::{Slot, Slots, count};
+use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::backoff::Backoff;
 use crate::base::clock::Clock;
 use crate::base::ids::Ids;
@@ -123,11 +123,7 @@ impl Sender {
         };
         metrics::effect_attempt(&record.effect, outcome_of(&delivery), self.since(began));
         let end = self.end_of(delivery, record.attempts, &record.effect);
-        match self
-            .store
-            .end_send(&effect, end, Arc::clone(&self.planner))
-            .await
-        {
+        match self.receipt(&effect, end).await {
             Ok(state) => {
                 metrics::effect_ended(&record.effect, state.as_str());
                 tracing::info!(
@@ -144,6 +140,27 @@ impl Sender {
                 tracing::error!(effect = record.effect, %error, "could not write an effect's receipt");
                 None
             }
+        }
+    }
+
+    /// Writes the receipt, again and again while the disk is full or somebody else holds the file:
+    /// without it what is known to be done would be ambiguous, and sent or held for nothing.
+    async fn receipt(
+        &self,
+        effect: &LeasedEffect,
+        end: EffectEnd,
+    ) -> Result<EffectState, StoreError> {
+        loop {
+            let planner = Arc::clone(&self.planner);
+            match self.store.end_send(effect, end.clone(), planner).await {
+                Err(error) if error.is_passing() => {
+                    tracing::warn!(effect = effect.record.effect, %error, "could not write an effect's receipt yet");
+                }
+                end => return end,
+            }
+            self.clock.sleep(WRITE_AGAIN).await;
+            // As good as it goes: the next write is fenced all the same.
+            drop(self.store.renew_send(effect, self.lease).await);
         }
     }
 

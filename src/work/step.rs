@@ -14,17 +14,18 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use super::SAFETY_POLL;
 use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
 use super::slots::{Slot, Slots, count};
-use crate::base::clock::Clock;
+use super::{SAFETY_POLL, WRITE_AGAIN};
+use crate::base::clock::{Clock, Timestamp};
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::domain::fault::Fault;
@@ -32,7 +33,7 @@ use crate::domain::ledger::{Lease, PlanEffects, Told};
 use crate::domain::operation::OperationState;
 use crate::domain::work::{Outcome, Reason};
 use crate::gemini::GeminiApi;
-use crate::store::{Applied, Close, Store, StoreError, Subject, WorkFailure};
+use crate::store::{Applied, Close, Look, Store, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
 
 /// The subject of the alert about a refused key.
@@ -61,6 +62,8 @@ pub struct Worker {
     ids: Arc<dyn Ids>,
     policy: Policy,
     gate: Gate,
+    /// Whether the gate knows what the process before knew of the key.
+    remembered: AtomicBool,
     slots: Arc<Slots>,
     lease: Duration,
 }
@@ -84,6 +87,7 @@ impl Worker {
             ids,
             policy: Policy::new(settings),
             gate: Gate::default(),
+            remembered: AtomicBool::new(false),
             slots: Slots::new(worker.concurrency, worker.fresh_slots),
             lease: worker.lease,
         }
@@ -112,11 +116,15 @@ impl Worker {
 
     /// What may be done now; probes a refused key when its time has come.
     async fn pass(&self) -> Pass {
+        self.remember().await;
         let pass = self.gate.pass(self.clock.monotonic());
         if pass != Pass::Probe {
             return pass;
         }
-        if let Err(Fault::KeyRefused { .. } | Fault::Forbidden { .. }) = self.api.probe().await {
+        // Silence says nothing about the key.
+        if let Err(Fault::KeyRefused { .. } | Fault::Forbidden { .. } | Fault::Unavailable { .. }) =
+            self.api.probe().await
+        {
             self.gate.refuse(self.clock.monotonic(), self.ids.unit());
             return self.gate.pass(self.clock.monotonic());
         }
@@ -135,18 +143,39 @@ impl Worker {
         Pass::Open
     }
 
+    /// The alert about the key outlives the process, the gate does not: an open alert means that the
+    /// key is probed first. Else nobody would ever end it, and the next refusal would be no news.
+    async fn remember(&self) {
+        if self.remembered.load(Ordering::Acquire) {
+            return;
+        }
+        match self.store.is_alert_open(KEY_ALERT).await {
+            Ok(open) => {
+                if open {
+                    self.gate.suspect(self.clock.monotonic());
+                }
+                self.remembered.store(true, Ordering::Release);
+            }
+            Err(error) => tracing::warn!(%error, "could not read the alert about the key"),
+        }
+    }
+
     async fn claim(&self) -> Result<Vec<Lease>, StoreError> {
         let free = self.slots.free();
         if free == 0 {
             return Ok(Vec::new());
         }
-        // Reading is cheap, a claim is a commit.
-        match self.store.next_work_due().await? {
-            Some(due) if due <= self.clock.now() => {}
-            _ => return Ok(Vec::new()),
+        let old = self.slots.free_for_old();
+        // Reading is cheap, a claim is a commit, and every commit wakes this loop again: a claim that
+        // can take nothing would make it spin.
+        let (fresh_due, old_due) = self.store.next_work_due_by_lane().await?;
+        let now = self.clock.now();
+        let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        let claimable = is_due(fresh_due) || (old > 0 && is_due(old_due));
+        if !claimable {
+            return Ok(Vec::new());
         }
-        let (total, old) = (count(free), count(self.slots.free_for_old()));
-        self.store.claim(total, old, self.lease).await
+        self.store.claim(count(free), count(old), self.lease).await
     }
 
     /// Carries one item to its end.
@@ -225,11 +254,7 @@ impl Worker {
             .looks
             .iter()
             .any(|l| matches!(l.subject, Subject::Found { .. }));
-        let planner = Arc::clone(&self.planner);
-        let applied = self
-            .store
-            .finish_looks(lease, plan.looks, plan.close, planner)
-            .await?;
+        let applied = self.finish(lease, plan.looks, plan.close).await?;
         for one in &applied {
             tell(lease.reason, one);
         }
@@ -255,6 +280,31 @@ impl Worker {
                 .await?;
         }
         Ok(end)
+    }
+
+    /// Writes what was learned, again and again while the disk is full or somebody else holds the
+    /// file: that is an outage and costs neither the answer nor an attempt. Meanwhile the slot is
+    /// taken, so nothing more is claimed. A lease that runs out before the writer comes back is
+    /// somebody else's, and the fence says so.
+    async fn finish(
+        &self,
+        lease: &Lease,
+        looks: Vec<Look>,
+        close: Close,
+    ) -> Result<Vec<Applied>, StoreError> {
+        loop {
+            let planner = Arc::clone(&self.planner);
+            let (looks, close) = (looks.clone(), close.clone());
+            match self.store.finish_looks(lease, looks, close, planner).await {
+                Err(error) if error.is_passing() => {
+                    tracing::warn!(operation = lease.raw, %error, "could not write down a look yet");
+                }
+                end => return end,
+            }
+            self.clock.sleep(WRITE_AGAIN).await;
+            // As good as it goes: the next write is fenced all the same.
+            drop(self.store.renew(lease, self.lease).await);
+        }
     }
 
     fn looker(&self) -> Looker<'_> {

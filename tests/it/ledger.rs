@@ -283,6 +283,22 @@ async fn a_name_that_only_answers_404_gets_no_record_and_is_given_up_after_a_wee
 }
 
 #[tokio::test]
+async fn a_strangers_operation_is_given_up_after_a_week_too() {
+    let w = World::new().await;
+    w.api.says(
+        A,
+        Says::Fault(Fault::Forbidden {
+            what: "not yours".into(),
+        }),
+    );
+    w.tell("m1", A).await;
+    assert_eq!(w.work().await, [ItemEnd::Again]);
+    w.advance(7 * 24 * HOUR);
+    assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Unresolved)]);
+    assert!(w.operation(A).await.is_none());
+}
+
+#[tokio::test]
 async fn an_operation_that_becomes_visible_late_is_adopted_then() {
     let w = World::new().await;
     w.tell("m1", A).await;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod admin_api;
+mod adversity;
 mod cli;
 mod config;
 mod crash;
@@ -26,4 +27,5 @@ mod simulator_faults;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;
+mod store;
 mod support;

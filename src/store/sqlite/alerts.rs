@@ -54,6 +54,17 @@ impl Store {
 }
 
 impl Reader {
+    /// Whether the alert on that subject is open.
+    pub async fn is_alert_open(&self, subject: &str) -> Result<bool, StoreError> {
+        let open: bool = sqlx::query_scalar(
+            "SELECT count(*) > 0 FROM alerts WHERE subject = ?1 AND state = 'open'",
+        )
+        .bind(subject)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(open)
+    }
+
     /// Open alerts, oldest first, at most 1,000.
     pub async fn open_alerts(&self) -> Result<Vec<Alert>, StoreError> {
         let rows: Vec<(String, String, i64)> = sqlx::query_as(

@@ -202,7 +202,15 @@ impl Task {
             if matches!(error, StoreError::Broken(_)) {
                 self.note(&error);
             }
-            execute(&mut self.connection, "ROLLBACK TO one").await?;
+            if execute(&mut self.connection, "ROLLBACK TO one")
+                .await
+                .is_err()
+            {
+                // The savepoint is gone, and the transaction with it: a full disk ends it by itself.
+                // What did it is what everybody in it is told.
+                answer(Err(error.clone()));
+                return Err(error);
+            }
         }
         execute(&mut self.connection, "RELEASE one").await?;
         Ok(answer)
@@ -233,8 +241,13 @@ impl Task {
                 for (asker, _) in askers {
                     drop(asker.send(Err(error.clone())));
                 }
+                if execute(&mut self.connection, "ROLLBACK TO one")
+                    .await
+                    .is_err()
+                {
+                    return Err(error);
+                }
                 self.note(&error);
-                execute(&mut self.connection, "ROLLBACK TO one").await?;
                 execute(&mut self.connection, "RELEASE one").await?;
                 Vec::new()
             }

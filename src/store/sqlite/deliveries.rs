@@ -51,7 +51,7 @@ const DEDUPE: &str = "
         event_id       = iif(expires_at_ms <= excluded.received_at_ms, excluded.event_id, event_id),
         outcome        = iif(expires_at_ms <= excluded.received_at_ms, excluded.outcome, outcome),
         received_at_ms = iif(expires_at_ms <= excluded.received_at_ms, excluded.received_at_ms, received_at_ms),
-        duplicates     = iif(expires_at_ms <= excluded.received_at_ms, 0, duplicates + 1 + excluded.duplicates),
+        duplicates     = iif(expires_at_ms <= excluded.received_at_ms, excluded.duplicates, duplicates + 1 + excluded.duplicates),
         expires_at_ms  = iif(expires_at_ms <= excluded.received_at_ms, excluded.expires_at_ms, expires_at_ms)
     RETURNING source, dedupe_key, event_id";
 
@@ -169,10 +169,13 @@ enum Wake {
     Duplicate,
 }
 
+// A full name is its own key, whoever else in the ledger ends in the same segment; only a short id is
+// looked up there.
 const QUEUE_NEW: &str = "
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0),
+    SELECT iif(instr(value ->> 0, '/'), value ->> 0,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
            value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
     FROM json_each(?1) WHERE true
     ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET
@@ -181,14 +184,19 @@ const QUEUE_NEW: &str = "
         kind_hint = coalesce(kind_hint, excluded.kind_hint),
         reservation = coalesce(reservation, excluded.reservation)";
 
+/// Nothing to do when every operation it may mean has settled, or when an item waits under its short id
+/// (which looks at all of them). An item under a full name is the conflict's to find: it may be another's.
 const QUEUE_DUPLICATE: &str = "
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0),
+    SELECT iif(instr(value ->> 0, '/'), value ->> 0,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
            value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
     FROM json_each(?1)
-    WHERE NOT EXISTS (SELECT 1 FROM operations o WHERE o.segment = value ->> 1 AND o.settled_at_ms IS NOT NULL)
-      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state = 'ready')
+    WHERE (SELECT count(*) = 0 OR count(*) > count(o.settled_at_ms) FROM operations o
+           WHERE o.segment = value ->> 1 AND (o.name = value ->> 0 OR instr(value ->> 0, '/') = 0))
+      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state IN ('ready', 'leased')
+                      AND q.state = 'ready' AND instr(q.ref_key, '/') = 0)
     ON CONFLICT (ref_key) WHERE state = 'ready' DO NOTHING";
 
 async fn queue(

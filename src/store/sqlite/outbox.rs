@@ -156,15 +156,15 @@ impl Store {
         self.writer
             .write("free sends", Lane::Normal, move |connection| {
                 Box::pin(async move {
-                    let lost: Vec<(String, String)> = sqlx::query_as(
-                        "SELECT id, effect FROM effects WHERE state = 'sending' \
+                    let lost: Vec<(String, String, bool)> = sqlx::query_as(
+                        "SELECT id, effect, operation_id IS NULL FROM effects WHERE state = 'sending' \
                          AND (?1 OR lease_until_ms < ?2) LIMIT 10000",
                     )
                     .bind(all)
                     .bind(mono)
                     .fetch_all(&mut *connection)
                     .await?;
-                    for (id, name) in &lost {
+                    for (id, name, is_alert) in &lost {
                         let policy = policies.iter().find(|(n, _)| n == name).map(|(_, p)| *p);
                         let state = match policy {
                             Some(AmbiguousPolicy::Retry) => EffectState::Ambiguous,
@@ -180,7 +180,8 @@ impl Store {
                         .bind(now.as_millis())
                         .execute(&mut *connection)
                         .await?;
-                        if state == EffectState::Held {
+                        // As for a receipt: an alert raises none about itself.
+                        if state == EffectState::Held && !is_alert {
                             let summary = format!(
                                 "effect {name} may or may not have been delivered and waits for a decision"
                             );

@@ -15,7 +15,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
 
-use super::super::error::OpenError;
+use super::super::error::{OpenError, is_damage};
 
 /// Every schema this program knows, in order.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
@@ -41,9 +41,14 @@ fn base_options(path: &Path) -> SqliteConnectOptions {
 }
 
 fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '_ {
-    move |e| OpenError::Sqlite {
-        path: path.display().to_string(),
-        what: e.to_string(),
+    move |e| {
+        let (path, what) = (path.display().to_string(), e.to_string());
+        // A file may be too damaged for `quick_check` even to begin.
+        if is_damage(&e) {
+            OpenError::Damaged { path, what }
+        } else {
+            OpenError::Sqlite { path, what }
+        }
     }
 }
 
@@ -90,10 +95,8 @@ pub(crate) async fn open_readers(path: &Path, readers: u32) -> Result<SqlitePool
 
 /// Refuses a file whose schema is not exactly ours: a reader cannot migrate it.
 pub(crate) async fn check_schema(readers: &SqlitePool, path: &Path) -> Result<(), OpenError> {
-    let found: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations")
-        .fetch_one(readers)
-        .await
-        .map_err(sqlite_error(path))?;
+    let mut reader = readers.acquire().await.map_err(sqlite_error(path))?;
+    let found = newest_found(&mut reader, path).await?;
     let known = newest_known();
     match found {
         Some(found) if found == known => Ok(()),
@@ -111,6 +114,26 @@ pub(crate) async fn check_schema(readers: &SqlitePool, path: &Path) -> Result<()
 
 fn newest_known() -> i64 {
     MIGRATOR.iter().map(|m| m.version).max().unwrap_or(0)
+}
+
+/// The newest migration the file has seen; `None` when it never saw one.
+async fn newest_found(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<Option<i64>, OpenError> {
+    let has_table: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'",
+    )
+    .fetch_one(&mut *connection)
+    .await
+    .map_err(sqlite_error(path))?;
+    if !has_table {
+        return Ok(None);
+    }
+    sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations")
+        .fetch_one(connection)
+        .await
+        .map_err(sqlite_error(path))
 }
 
 fn lock(path: &Path) -> Result<File, OpenError> {
@@ -220,25 +243,26 @@ async fn check_file(writer: &mut SqliteConnection, path: &Path) -> Result<(), Op
 
 async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     let shown = path.display().to_string();
-    let has_table: bool = sqlx::query_scalar(
-        "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'",
+    let (found, known) = (newest_found(writer, path).await?, newest_known());
+    if let Some(found) = found.filter(|found| *found > known) {
+        return Err(OpenError::NewerSchema {
+            path: shown,
+            found,
+            known,
+        });
+    }
+    let foreign: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND NOT EXISTS \
+         (SELECT 1 FROM sqlite_schema WHERE name = '_sqlx_migrations')",
     )
     .fetch_one(&mut *writer)
     .await
     .map_err(sqlite_error(path))?;
-    if has_table {
-        let found: Option<i64> = sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations")
-            .fetch_one(&mut *writer)
-            .await
-            .map_err(sqlite_error(path))?;
-        let known = newest_known();
-        if let Some(found) = found.filter(|found| *found > known) {
-            return Err(OpenError::NewerSchema {
-                path: shown,
-                found,
-                known,
-            });
-        }
+    if foreign {
+        return Err(OpenError::Migration {
+            path: shown,
+            what: "it holds the tables of another program".to_owned(),
+        });
     }
     MIGRATOR
         .run_direct(None, writer, false)

@@ -97,7 +97,7 @@ impl Store {
             .write("retry dead", Lane::Normal, move |connection| {
                 Box::pin(async move {
                     let dead: Vec<i64> = sqlx::query_scalar(
-                        "SELECT id FROM work_queue WHERE state = 'dead' AND (?1 IS NULL OR id = ?1) \
+                        "SELECT id FROM work_queue WHERE state <> 'done' AND state = 'dead' AND (?1 IS NULL OR id = ?1) \
                          ORDER BY id LIMIT 10000",
                     )
                     .bind(only)
@@ -150,9 +150,11 @@ impl Store {
 impl Reader {
     /// Work items that were given up.
     pub async fn dead_items(&self) -> Result<u64, StoreError> {
-        let dead: i64 = sqlx::query_scalar("SELECT count(*) FROM work_queue WHERE state = 'dead'")
-            .fetch_one(&self.pool)
-            .await?;
+        let dead: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'dead'",
+        )
+        .fetch_one(&self.pool)
+        .await?;
         Ok(u64::try_from(dead).unwrap_or(0))
     }
 }
@@ -287,10 +289,12 @@ async fn bury(
     .bind(why)
     .execute(&mut *connection)
     .await?;
-    // The timer would only run the same poison again; a person or a new event may.
+    // The timer would only run the same poison again; a person or a new event may. Only of the
+    // operation that it names: another may end in the same segment.
     sqlx::query(
         "UPDATE operations SET next_check_at_ms = NULL WHERE settled_at_ms IS NULL \
-         AND segment = (SELECT segment FROM work_queue WHERE id = ?1)",
+         AND segment = (SELECT segment FROM work_queue WHERE id = ?1) \
+         AND (SELECT q.ref_key = operations.name OR NOT instr(q.ref_key, '/') FROM work_queue q WHERE q.id = ?1)",
     )
     .bind(id)
     .execute(connection)

@@ -99,7 +99,8 @@ impl Store {
             .write("bind", Lane::Normal, move |connection| {
                 Box::pin(async move {
                     let Some(reserved) = find(connection, id).await? else {
-                        return Ok(Binding::Unknown);
+                        let folded = folded_into(connection, id, &name).await?;
+                        return Ok(folded.map_or(Binding::Unknown, Binding::Same));
                     };
                     if reserved.name.as_ref() == Some(&name) {
                         return Ok(Binding::Same(reserved));
@@ -115,9 +116,7 @@ impl Store {
                             )));
                         }
                         // Adopted meanwhile: the adopted record goes on, with what was reserved.
-                        merge(connection, &reserved, &known, now).await?;
-                        let record = by_id(connection, known.id).await?;
-                        plan(connection, &record, &terms, &*planner, &*ids, now).await?;
+                        fold(connection, &reserved, &known, &terms, &*planner, &*ids, now).await?;
                         return Ok(Binding::Bound(by_id(connection, known.id).await?));
                     }
                     bind_name(connection, id, &name, &terms, now, "register").await?;
@@ -160,7 +159,47 @@ impl Store {
     }
 }
 
-/// Folds a reservation into the record that adoption made of the same job.
+/// Folds a reservation into the record that adoption made of the same job, and plans what that record
+/// now matches.
+pub(super) async fn fold(
+    connection: &mut SqliteConnection,
+    reserved: &Operation,
+    adopted: &Operation,
+    terms: &Terms,
+    planner: &dyn PlanEffects,
+    ids: &dyn crate::base::ids::Ids,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    merge(connection, reserved, adopted, now).await?;
+    let record = by_id(connection, adopted.id).await?;
+    plan(connection, &record, terms, planner, ids, now).await
+}
+
+/// The record of that name, if this reservation was folded into it: a caller whose answer was lost
+/// binds once more.
+async fn folded_into(
+    connection: &mut SqliteConnection,
+    reservation: Uuid,
+    name: &OperationName,
+) -> Result<Option<Operation>, StoreError> {
+    let Some(record) = by_name(connection, name).await? else {
+        return Ok(None);
+    };
+    let folded: bool = sqlx::query_scalar(
+        "SELECT count(*) > 0 FROM operation_log WHERE operation_id = ?1 AND detail = ?2",
+    )
+    .bind(record.id.to_string())
+    .bind(folded_detail(reservation))
+    .fetch_one(connection)
+    .await?;
+    Ok(folded.then_some(record))
+}
+
+fn folded_detail(reservation: Uuid) -> String {
+    format!("reservation {reservation} was folded in")
+}
+
+/// The record's part of [`fold`].
 async fn merge(
     connection: &mut SqliteConnection,
     reserved: &Operation,
@@ -181,7 +220,7 @@ async fn merge(
         .bind(reserved.id.to_string())
         .execute(&mut *connection)
         .await?;
-    let detail = format!("reservation {} was folded in", reserved.id);
+    let detail = folded_detail(reserved.id);
     log(
         connection,
         adopted.id,
@@ -224,7 +263,7 @@ async fn complete(
     .await
 }
 
-/// Plans the effects a settled record now matches; nothing for one that is not settled.
+/// Plans the effects a record now matches: of its ending, or of what it waits for.
 async fn plan(
     connection: &mut SqliteConnection,
     record: &Operation,
@@ -233,8 +272,14 @@ async fn plan(
     ids: &dyn crate::base::ids::Ids,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    if record.state.is_settled() {
-        let effects = planner.plan(record, Trigger::State(record.state), now);
+    let ended = record.state.is_settled() || record.state.is_closed_unproven();
+    let triggers = [
+        ended.then_some(Trigger::State(record.state)),
+        record.requires_action.then_some(Trigger::RequiresAction),
+        record.overdue.then_some(Trigger::Overdue),
+    ];
+    for trigger in triggers.into_iter().flatten() {
+        let effects = planner.plan(record, trigger, now);
         outbox::plan(
             connection,
             Some(record),
@@ -277,7 +322,8 @@ async fn wake_waiting(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let waiting: Vec<(i64, String)> = sqlx::query_as(
-        "SELECT id, ref_key FROM work_queue WHERE segment IN (?1, 'batch_' || ?1) AND state = 'ready' \
+        "SELECT id, ref_key FROM work_queue WHERE segment IN (?1, 'batch_' || ?1) \
+         AND state IN ('ready', 'leased') AND state = 'ready' \
          ORDER BY ref_key = ?2 DESC, id",
     )
     .bind(name.segment())

@@ -155,6 +155,9 @@ impl Reader {
         query.push_bind(cursor.map_or_else(|| "~".to_owned(), |c| c.to_string()));
         if let Some(state) = state {
             query.push(" AND state = ").push_bind(state.as_str());
+            if state != EffectState::Done {
+                query.push(" AND state <> 'done'");
+            }
         }
         query
             .push(" ORDER BY id DESC LIMIT ")
@@ -175,6 +178,9 @@ impl Reader {
         query.push_bind(cursor.unwrap_or(i64::MAX));
         if let Some(state) = state {
             query.push(" AND state = ").push_bind(state.as_str());
+            if state != WorkState::Done {
+                query.push(" AND state <> 'done'");
+            }
         }
         query
             .push(" ORDER BY id DESC LIMIT ")
@@ -208,7 +214,7 @@ impl Reader {
     /// A captured event, whole.
     pub async fn event(&self, id: Uuid) -> Result<Option<CapturedEvent>, StoreError> {
         let mut query = QueryBuilder::new(EVENT_COLUMNS);
-        query.push(", c.headers, c.body FROM captured_events c WHERE c.id = ");
+        query.push(", c.headers, c.body, c.reservation FROM captured_events c WHERE c.id = ");
         query.push_bind(id.to_string());
         let Some(row) = query.build().fetch_optional(&self.pool).await? else {
             return Ok(None);
@@ -217,6 +223,10 @@ impl Reader {
             record: event(&row)?,
             headers: headers(json(row.get("headers"))),
             body: row.get("body"),
+            reservation: row
+                .get::<Option<String>, _>("reservation")
+                .map(|r| super::rows::uuid("captured_events", "reservation", &r))
+                .transpose()?,
         }))
     }
 
@@ -232,22 +242,35 @@ impl Reader {
         Ok(due.map(at))
     }
 
+    /// When the next fresh item is due, and the next of the others.
+    pub async fn next_work_due_by_lane(
+        &self,
+    ) -> Result<(Option<Timestamp>, Option<Timestamp>), StoreError> {
+        let (fresh, old): (Option<i64>, Option<i64>) = sqlx::query_as(
+            "SELECT (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 1), \
+                    (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 0)",
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok((fresh.map(at), old.map(at)))
+    }
+
     /// Figures about now.
     pub async fn gauges(&self) -> Result<Gauges, StoreError> {
         let row = sqlx::query(
-            "SELECT (SELECT count(*) FROM work_queue WHERE state = 'ready') AS ready, \
-                    (SELECT count(*) FROM work_queue WHERE state = 'leased') AS leased, \
-                    (SELECT count(*) FROM work_queue WHERE state = 'dead') AS dead, \
+            "SELECT (SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'ready') AS ready, \
+                    (SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'leased') AS leased, \
+                    (SELECT count(*) FROM work_queue WHERE state <> 'done' AND state = 'dead') AS dead, \
                     (SELECT count(*) FROM operations WHERE state = 'reserved') AS reserved, \
                     (SELECT count(*) FROM operations WHERE state = 'pending') AS pending, \
                     (SELECT count(*) FROM operations WHERE state = 'gone') AS gone, \
                     (SELECT count(*) FROM operations WHERE state = 'anomalous') AS anomalous, \
                     (SELECT count(*) FROM operations WHERE overdue = 1) AS overdue, \
-                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'planned') AS effects_planned, \
-                    (SELECT count(*) FROM effects WHERE state IN ('planned', 'ambiguous') AND state = 'ambiguous') AS effects_ambiguous, \
-                    (SELECT count(*) FROM effects WHERE state = 'sending') AS effects_sending, \
-                    (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'held') AS effects_held, \
-                    (SELECT count(*) FROM effects WHERE state IN ('held', 'dead') AND state = 'dead') AS effects_dead, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'planned') AS effects_planned, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'ambiguous') AS effects_ambiguous, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'sending') AS effects_sending, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'held') AS effects_held, \
+                    (SELECT count(*) FROM effects WHERE state <> 'done' AND state = 'dead') AS effects_dead, \
                     (SELECT count(*) FROM alerts WHERE state = 'open') AS alerts_open",
         )
         .fetch_one(&self.pool)

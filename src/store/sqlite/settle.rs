@@ -20,6 +20,7 @@ use super::super::error::StoreError;
 use super::super::{Applied, Change, Close, Look, Settlement, Subject};
 use super::ledger::{self, Insert, by_id, by_name, find, log, name_hash};
 use super::queue::end_lease;
+use super::register;
 use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
@@ -47,6 +48,10 @@ impl Store {
                 Box::pin(async move {
                     // The fence comes first: a worker that lost its lease writes nothing at all.
                     end_lease(connection, &lease, &close, now).await?;
+                    // A short id that means two operations says nothing about which one was reserved.
+                    if let (Some(reserved), [look]) = (lease.reservation, looks.as_slice()) {
+                        bind_adopted(connection, reserved, look, now, &*planner, &*ids).await?;
+                    }
                     let mut applied = Vec::with_capacity(looks.len());
                     for look in looks {
                         applied.push(apply(connection, look, now, &*planner, &*ids).await?);
@@ -56,6 +61,39 @@ impl Store {
             })
             .await
     }
+}
+
+/// A delivery by a reserved URL may name what another delivery had adopted before: the adopted record
+/// takes over what was reserved. That the API confirmed the name is what adopted it.
+async fn bind_adopted(
+    connection: &mut SqliteConnection,
+    reserved: Uuid,
+    look: &Look,
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<(), StoreError> {
+    let adopted = match &look.subject {
+        Subject::Known(id) => find(connection, *id).await?,
+        Subject::Found { name, .. } => by_name(connection, name).await?,
+    };
+    let Some(adopted) = adopted.filter(|record| !record.registered) else {
+        return Ok(());
+    };
+    let reserved = find(connection, reserved).await?;
+    if let Some(reserved) = reserved.filter(|r| r.state == OperationState::Reserved) {
+        register::fold(
+            connection,
+            &reserved,
+            &adopted,
+            &look.terms,
+            planner,
+            ids,
+            now,
+        )
+        .await?;
+    }
+    Ok(())
 }
 
 async fn apply(

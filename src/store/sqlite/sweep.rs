@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Row;
+use sqlx::{Row, SqliteConnection};
 
 use super::super::error::StoreError;
 use super::super::{Reader, Store};
@@ -40,16 +40,19 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let now = self.clock.now();
         let again = now.after(again_after);
+        let never = now.after(NEVER_LATER.max(again_after * 2));
         self.writer
             .write("queue due looks", Lane::Normal, move |connection| {
                 Box::pin(async move {
+                    undo_clock_jump(connection, now, never).await?;
                     let queued = sqlx::query(
                         "INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reason, fresh, state, created_at_ms, available_at_ms) \
                          SELECT name, name, segment, kind, 'reconcile', 0, 'ready', ?1, ?1 FROM ( \
                              SELECT name, segment, kind FROM operations WHERE next_check_at_ms <= ?1 \
                              ORDER BY next_check_at_ms LIMIT ?2) due \
                          WHERE NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = due.segment \
-                                           AND q.state = 'leased' AND q.ref_key = due.name) \
+                                           AND q.state IN ('ready', 'leased') AND q.state = 'leased' \
+                                           AND q.ref_key = due.name) \
                          ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET \
                              available_at_ms = min(available_at_ms, excluded.available_at_ms)",
                     )
@@ -215,6 +218,32 @@ impl Store {
 /// Settled records audited in one turn.
 const AUDIT_PAGE: i64 = 200;
 
+/// Nothing is ever due later than this, apart from a look whose longest pause is configured longer.
+const NEVER_LATER: Duration = Duration::from_hours(48);
+
+/// Times in the far future were written by a clock that has been set back since. They would be waited
+/// for until it comes round again, so what they stand for is due now.
+async fn undo_clock_jump(
+    connection: &mut SqliteConnection,
+    now: Timestamp,
+    never: Timestamp,
+) -> Result<(), StoreError> {
+    for statement in [
+        "UPDATE operations SET next_check_at_ms = ?1 WHERE next_check_at_ms > ?2",
+        "UPDATE work_queue SET available_at_ms = ?1 \
+         WHERE state = 'ready' AND fresh IN (0, 1) AND available_at_ms > ?2",
+        "UPDATE effects SET next_attempt_at_ms = ?1 \
+         WHERE state IN ('planned', 'ambiguous') AND next_attempt_at_ms > ?2",
+    ] {
+        sqlx::query(statement)
+            .bind(now.as_millis())
+            .bind(never.as_millis())
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
 impl Reader {
     /// Settled operations whose effects are missing: those never planned, and those of one page of
     /// the ledger that have fewer rows than were written down.
@@ -223,7 +252,8 @@ impl Reader {
         after: Option<(Timestamp, String)>,
     ) -> Result<(Vec<String>, Option<(Timestamp, String)>), StoreError> {
         let mut missing: Vec<String> = sqlx::query_scalar(
-            "SELECT id FROM operations WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL LIMIT 500",
+            "SELECT id FROM operations INDEXED BY operations_unplanned \
+             WHERE settled_at_ms IS NOT NULL AND effects_expected IS NULL LIMIT 500",
         )
         .fetch_all(&self.pool)
         .await?;

@@ -247,7 +247,16 @@ async fn bury(
             let subject = format!("operation/{id}/{flag}");
             alerts::recover(connection, &subject, now, planner, ids).await?;
         }
-        // Its effects go with it (ON DELETE CASCADE).
+        // Nor what was wrong with its effects, which go with it (ON DELETE CASCADE).
+        let effects: Vec<String> =
+            sqlx::query_scalar("SELECT id FROM effects WHERE operation_id = ?1 AND state = 'dead'")
+                .bind(id)
+                .fetch_all(&mut *connection)
+                .await?;
+        for effect in effects {
+            let subject = format!("effect/{effect}");
+            alerts::recover(connection, &subject, now, planner, ids).await?;
+        }
         sqlx::query("DELETE FROM operations WHERE id = ?1")
             .bind(id)
             .execute(&mut *connection)

@@ -31,6 +31,10 @@ pub(crate) enum Says {
     Body(Value),
     Fault(Fault),
     Panic,
+    /// Never answers.
+    Hang,
+    /// Answers once it is told to.
+    Held(Arc<tokio::sync::Notify>, Value),
 }
 
 /// An API that says what it was told to say, and remembers what it was asked.
@@ -60,8 +64,11 @@ impl GeminiApi for ScriptedApi {
     async fn operation(&self, name: &OperationName) -> Result<FetchedBody, Fault> {
         self.asked.lock().unwrap().push(name.to_string());
         let says = self.answers.lock().unwrap().get(name.as_str()).cloned();
+        if let Some(Says::Held(told, _)) = &says {
+            told.notified().await;
+        }
         match says {
-            Some(Says::Body(body)) => {
+            Some(Says::Held(_, body) | Says::Body(body)) => {
                 let bytes = Bytes::from(body.to_string());
                 Ok(FetchedBody {
                     observation: wire::observe(name, &bytes)?,
@@ -70,6 +77,7 @@ impl GeminiApi for ScriptedApi {
             }
             Some(Says::Fault(fault)) => Err(fault),
             Some(Says::Panic) => panic!("as planned"),
+            Some(Says::Hang) => std::future::pending().await,
             None => Err(Fault::NotFound),
         }
     }

@@ -1,0 +1,228 @@
+//! No statement of the store grows with the ledger: each follows an index to what it needs.
+//!
+//! The statements are read from the source, so that one nobody's test runs is looked at too, and
+//! nothing in the program has to give them away. A literal that begins like a statement must be one,
+//! or be listed in [`BUILT`] with what is appended to it.
+
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{TokenStream, TokenTree};
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+
+use super::outside;
+use crate::support::{TestStore, options, sql};
+
+/// What is put behind literals that are only the beginning of a statement.
+const BUILT: [(&str, &[&str]); 4] = [
+    (
+        "SELECT c.id, c.source,",
+        &[
+            " FROM captured_events c WHERE c.id < ?1 ORDER BY c.id DESC LIMIT ?2",
+            " FROM captured_events c WHERE c.id < ?1 AND c.segment = ?2 ORDER BY c.id DESC LIMIT ?3",
+            ", c.headers, c.body FROM captured_events c WHERE c.id = ?1",
+        ],
+    ),
+    (
+        "INSERT INTO captured_events",
+        &["VALUES (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)"],
+    ),
+    (
+        "SELECT * FROM effects WHERE id <",
+        &[
+            "?1 ORDER BY id DESC LIMIT ?2",
+            "?1 AND state = ?2 AND state <> 'done' ORDER BY id DESC LIMIT ?3",
+        ],
+    ),
+    (
+        "SELECT * FROM work_queue WHERE id <",
+        &[
+            "?1 ORDER BY id DESC LIMIT ?2",
+            "?1 AND state = ?2 AND state <> 'done' ORDER BY id DESC LIMIT ?3",
+        ],
+    ),
+];
+
+/// Every statement of the store, as it is prepared.
+fn statements() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sqlite");
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    let sources: Vec<TokenStream> = files
+        .iter()
+        .map(|f| std::fs::read_to_string(f).unwrap().parse().unwrap())
+        .collect();
+    let mut prefix = String::new();
+    for source in &sources {
+        concat(source.clone(), &mut prefix);
+    }
+    assert!(prefix.starts_with("SELECT o.id"), "{prefix}");
+    let mut found = BTreeSet::new();
+    for source in sources {
+        literals(source, &prefix, &mut found);
+    }
+    found
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+/// The columns that `select_operations!` puts before its argument.
+fn concat(source: TokenStream, prefix: &mut String) {
+    let tokens: Vec<TokenTree> = source.into_iter().collect();
+    for (i, token) in tokens.iter().enumerate() {
+        if let TokenTree::Group(group) = token {
+            if i >= 2 && is_ident(&tokens[i - 2], "concat") {
+                for part in group.stream() {
+                    prefix.extend(text(&part));
+                }
+            } else {
+                concat(group.stream(), prefix);
+            }
+        }
+    }
+}
+
+fn literals(source: TokenStream, prefix: &str, found: &mut BTreeSet<String>) {
+    let tokens: Vec<TokenTree> = source.into_iter().collect();
+    for (i, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(_) if i >= 2 && is_ident(&tokens[i - 2], "concat") => {}
+            TokenTree::Group(group) if i >= 2 && is_ident(&tokens[i - 2], "select_operations") => {
+                for tail in group.stream() {
+                    found.extend(text(&tail).map(|tail| format!("{prefix}{tail}")));
+                }
+            }
+            TokenTree::Group(group) => literals(group.stream(), prefix, found),
+            token => {
+                let begins = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
+                found.extend(text(token).filter(|t| begins.iter().any(|b| t.starts_with(b))));
+            }
+        }
+    }
+}
+
+fn is_ident(token: &TokenTree, name: &str) -> bool {
+    matches!(token, TokenTree::Ident(ident) if ident == name)
+}
+
+/// What a string literal says, its white space made even.
+fn text(token: &TokenTree) -> Option<String> {
+    let TokenTree::Literal(literal) = token else {
+        return None;
+    };
+    let source = literal.to_string();
+    let inner = source.strip_prefix('"')?.strip_suffix('"')?;
+    let words = inner.replace("\\\n", " ").replace("\\\"", "\"");
+    let end = if words.ends_with(' ') { " " } else { "" };
+    let even: Vec<&str> = words.split_whitespace().collect();
+    Some(even.join(" ") + end)
+}
+
+/// A file with thousands of rows of everything, most of them over.
+async fn ledger() -> TestStore {
+    let base = TestStore::open().await;
+    sql(&base.dir, include_str!("ledger.sql")).await;
+    base
+}
+
+async fn plan(file: &mut SqliteConnection, statement: &str) -> Result<Vec<String>, sqlx::Error> {
+    let explain = format!("EXPLAIN QUERY PLAN {statement}");
+    let rows: Vec<(i64, i64, i64, String)> = sqlx::query_as(AssertSqlSafe(explain))
+        .fetch_all(file)
+        .await?;
+    Ok(rows.into_iter().map(|row| row.3).collect())
+}
+
+/// Statements that want every row of a small index, and those that order a handful of rows.
+const WHOLE: [(&str, &str); 7] = [
+    // Settled operations whose effects were never planned: a crash's leftovers.
+    (
+        "SELECT id FROM operations INDEXED BY",
+        "SCAN operations USING INDEX operations_unplanned",
+    ),
+    // Open alerts, all of them.
+    (
+        "SELECT subject, summary",
+        "SCAN alerts USING INDEX alerts_open",
+    ),
+    (
+        "SELECT (SELECT count(*)",
+        "SCAN alerts USING COVERING INDEX alerts_open",
+    ),
+    (
+        "SELECT (SELECT count(*)",
+        "SCAN operations USING COVERING INDEX operations_late",
+    ),
+    // At start-up every lease is void.
+    (
+        "SELECT id, attempts FROM",
+        "SCAN work_queue USING INDEX work_queue_leased",
+    ),
+    (
+        "SELECT id, effect, operation_id IS NULL FROM",
+        "SCAN effects USING INDEX effects_sending",
+    ),
+    // Items that wait for one operation: its own and those under its short ids.
+    ("SELECT id, ref_key FROM", "USE TEMP B-TREE FOR ORDER BY"),
+];
+
+/// Whether one step of a plan grows with the ledger.
+fn grows(statement: &str, step: &str) -> bool {
+    let scans = step.strip_prefix("SCAN ").is_some_and(|scanned| {
+        // The rows of the statement itself.
+        let own = ["json_each", "due", "CONSTANT ROW", "(", "sqlite_schema"];
+        !own.iter().any(|own| scanned.starts_with(own))
+    });
+    let sorts = step.starts_with("USE TEMP B-TREE") || step.contains("AUTOMATIC");
+    let wanted =
+        |(begins, allowed): &(&str, &str)| statement.starts_with(begins) && step == *allowed;
+    (scans || sorts) && !WHOLE.iter().any(wanted)
+}
+
+#[tokio::test]
+async fn every_statement_follows_an_index() {
+    let base = ledger().await;
+    let mut file = outside(&options(&base.dir).path).await;
+    let mut all = Vec::new();
+    for statement in statements() {
+        let tails = BUILT
+            .iter()
+            .find(|(begins, _)| statement.starts_with(begins));
+        match tails {
+            Some((_, tails)) => all.extend(tails.iter().map(|tail| format!("{statement}{tail}"))),
+            None => all.push(statement),
+        }
+    }
+    assert!(all.len() > 80, "only {} statements were found", all.len());
+    let mut grown = String::new();
+    for statistics in ["without", "with"] {
+        for statement in &all {
+            let steps = plan(&mut file, statement)
+                .await
+                .unwrap_or_else(|e| panic!("{e}: {statement}"));
+            if steps.iter().any(|step| grows(statement, step)) {
+                writeln!(
+                    grown,
+                    "{statistics} statistics: {statement}\n    {}",
+                    steps.join("\n    ")
+                )
+                .unwrap();
+            }
+        }
+        sqlx::query("ANALYZE").execute(&mut file).await.unwrap();
+    }
+    file.close().await.unwrap();
+    assert!(grown.is_empty(), "{grown}");
+}
