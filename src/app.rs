@@ -39,7 +39,7 @@ use crate::reconcile::Reconciler;
 use crate::reconcile::upkeep::Upkeep;
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::verify::Verifier;
+use crate::verify::{HttpKeys, KeySource, Verifier};
 use crate::work::{Policy, Registrar, Sender, Worker};
 
 /// The names of the supervised loops.
@@ -100,7 +100,7 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids: Arc<dyn Ids> = Arc::new(RandomIds::from_system());
         let groups = Groups::new(&clock);
-        let verifier = verifier(settings)?;
+        let verifier = verifier(settings, &clock, &groups.doors)?;
         let options = OpenOptions {
             path: settings.store.path.clone(),
             readers: settings.store.readers,
@@ -253,8 +253,13 @@ fn start<T, F>(
     });
 }
 
-fn verifier(settings: &Settings) -> anyhow::Result<Verifier> {
-    Verifier::new(&settings.hooks, &settings.sources).map_err(|problems| {
+fn verifier(
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    tasks: &Shutdown,
+) -> anyhow::Result<Verifier> {
+    let keys: Arc<dyn KeySource> = Arc::new(HttpKeys::new(Arc::clone(clock), tasks.clone())?);
+    Verifier::new(&settings.hooks, &settings.sources, &keys).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!(lines.join("\n"))
     })

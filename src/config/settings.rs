@@ -113,6 +113,14 @@ pub struct Source {
     pub shared_header: bool,
     /// `signing_secrets`: Standard Webhooks secrets, decoded keys are made by `verify`
     pub signing_secrets: Vec<Secret>,
+    /// `jwt`: accept the tokens of dynamic webhooks
+    pub jwt: bool,
+    /// `jwks_urls`: the key sets that may sign them
+    pub jwks_urls: Vec<Url>,
+    /// `audiences`: one of them must be in a token; empty takes every token, and logs what it says
+    pub audiences: Vec<String>,
+    /// `issuers`: one of them must be a token's; empty takes every token
+    pub issuers: Vec<String>,
 }
 
 /// `[store]`

@@ -36,6 +36,9 @@ use crate::config::settings::Server;
 use crate::telemetry::metrics;
 use crate::verify::{AnswerClass, Reject, Verified, Verifier};
 
+/// Keys of tokens are asked for once a minute.
+const WHEN_KEYS_MAY_BE_BACK: Duration = Duration::from_mins(1);
+
 /// What became of a verified delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "status")]
@@ -123,7 +126,7 @@ impl Door {
         let permit = self.permits.take().ok_or(Refused::Busy)?;
         let body = read_capped(headers, body, self.max_body, self.body_timeout).await?;
         let whole = self.clock.monotonic();
-        let delivery = admitted.verify(body, self.clock.now())?;
+        let delivery = admitted.verify(body, self.clock.now()).await?;
         let answer = self.commit(delivery, permit).await;
         metrics::received_in(self.clock.monotonic().saturating_sub(whole));
         answer
@@ -157,6 +160,10 @@ impl Door {
                 AnswerClass::NotFound => {
                     tracing::debug!(reason, "delivery refused");
                     Problem::NOT_FOUND
+                }
+                AnswerClass::Unavailable => {
+                    tracing::warn!(source, reason, "delivery not taken");
+                    Problem::UNAVAILABLE.after(WHEN_KEYS_MAY_BE_BACK)
                 }
                 AnswerClass::Unauthorized if client.is_none_or(|c| self.failures.count(c)) => {
                     tracing::info!(source, reason, "delivery refused");

@@ -18,6 +18,7 @@ mod http_serve;
 mod http_stop;
 mod http_store;
 mod http_support;
+mod jwt;
 mod ledger;
 mod metrics;
 mod service;
