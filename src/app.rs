@@ -42,7 +42,7 @@ use crate::reconcile::subscription::{self, Subscription};
 use crate::reconcile::upkeep::Upkeep;
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::verify::{SecretFile, SecretSet, Verifier};
+use crate::verify::{HttpKeys, KeySource, SecretFile, SecretSet, Verifier};
 use crate::work::{Policy, Registrar, Sender, Worker};
 
 /// The names of the supervised loops.
@@ -105,7 +105,7 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids: Arc<dyn Ids> = Arc::new(RandomIds::from_system());
         let groups = Groups::new(&clock);
-        let verifier = verifier(settings)?;
+        let verifier = verifier(settings, &clock, &groups.doors)?;
         let kept = kept_secrets(settings, &verifier)?;
         let options = OpenOptions {
             path: settings.store.path.clone(),
@@ -286,8 +286,13 @@ fn kept_secrets(
     Ok(Some((file, set)))
 }
 
-fn verifier(settings: &Settings) -> anyhow::Result<Verifier> {
-    Verifier::new(&settings.hooks, &settings.sources).map_err(|problems| {
+fn verifier(
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    tasks: &Shutdown,
+) -> anyhow::Result<Verifier> {
+    let keys: Arc<dyn KeySource> = Arc::new(HttpKeys::new(Arc::clone(clock), tasks.clone())?);
+    Verifier::new(&settings.hooks, &settings.sources, &keys).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!(lines.join("\n"))
     })

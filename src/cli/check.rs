@@ -1,6 +1,7 @@
 //! `check`: the configuration as `serve` would find it. Opens nothing.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::failure::Failure;
 use super::load;
 use super::output::{Output, cell, printable};
 use crate::config::{Loaded, Problem, Problems};
-use crate::verify::Verifier;
+use crate::verify::{KeySource, NoKeys, Verifier};
 
 pub(super) fn run(global: &Global, output: &Output) -> Result<(), Failure> {
     match load::for_serve(global)? {
@@ -24,7 +25,8 @@ pub(super) fn run(global: &Global, output: &Output) -> Result<(), Failure> {
 /// What only shows when the parts are built.
 fn unusable(loaded: &Loaded) -> Option<Problems> {
     let settings = &loaded.settings;
-    let problems = Verifier::new(&settings.hooks, &settings.sources).err()?;
+    let keys: Arc<dyn KeySource> = Arc::new(NoKeys);
+    let problems = Verifier::new(&settings.hooks, &settings.sources, &keys).err()?;
     let line = |problem: &crate::verify::SetupProblem| Problem {
         key: "sources".to_owned(),
         what: problem.to_string(),

@@ -7,7 +7,7 @@ use super::Purpose;
 use super::environment::variable_for;
 use super::read::Reader;
 use super::secrets::{SIGNING_KEY_BYTES, can_sign, is_signing_secret};
-use super::settings::{Action, Require, Settings};
+use super::settings::{Action, Require, Settings, Source};
 use crate::base::secret::Secret;
 
 /// A lease must outlive the request it covers by this much.
@@ -189,8 +189,8 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
         let at = format!("sources.{name}");
         let secrets = format!("{at}.signing_secrets");
         let unsigned = source.signing_secrets.is_empty() && !source.kept_secrets;
-        if !source.shared_header && unsigned && r.sound(&[&secrets]) {
-            let fix = format!("set {secrets}, or {at}.shared_header = true");
+        if !source.shared_header && unsigned && !source.jwt && r.sound(&[&secrets]) {
+            let fix = format!("set {secrets}, or {at}.shared_header = true, or {at}.jwt = true");
             r.problem(&at, "accepts no proof at all", fix);
         }
         if !source.signing_secrets.iter().all(is_signing_secret) {
@@ -202,12 +202,15 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
             let fix = "copy the whole secret as it was issued, whsec_ and base64";
             r.problem(&secrets, what, fix);
         }
-        if unsigned {
+        if source.jwt {
+            tokens(r, &at, source);
+        }
+        if unsigned && source.shared_header {
             r.warn(
                 &secrets,
                 "is empty: deliveries are believed by the shared header alone",
             );
-        } else if source.shared_header && source.require == Require::Any {
+        } else if !unsigned && source.shared_header && source.require == Require::Any {
             r.warn(
                 &format!("{at}.require"),
                 "accepts the shared header without a signature; \"all\" asks for both, or set \
@@ -241,6 +244,28 @@ fn subscription(r: &mut Reader<'_>, s: &Settings) {
         let what = "is not longer than subscription.ping_bound";
         let fix = "lengthen it, or write \"0s\" for no pings";
         r.problem("subscription.ping_interval", what, fix);
+    }
+}
+
+/// A source that accepts tokens.
+fn tokens(r: &mut Reader<'_>, at: &str, source: &Source) {
+    let urls = format!("{at}.jwks_urls");
+    if source.jwks_urls.is_empty() && r.sound(&[&urls]) {
+        let fix = format!("name the key sets that may sign, or set {at}.jwt = false");
+        r.problem(&urls, "is empty, and tokens are accepted", fix);
+    }
+    let plain = |u: &url::Url| u.scheme() == "http" && !is_loopback(u);
+    if source.jwks_urls.iter().any(plain) {
+        let what = "has plain http: whoever sits in between makes the keys that are believed";
+        r.warn(&urls, what);
+    }
+    let audiences = format!("{at}.audiences");
+    if source.audiences.is_empty() && r.sound(&[&audiences]) {
+        r.warn(
+            &audiences,
+            "is empty: tokens are believed whoever they were made for; pin the one that the log \
+             shows, or set jwt = false",
+        );
     }
 }
 

@@ -283,6 +283,24 @@ impl<'a> Reader<'a> {
         self.parsed((key, otherwise), what, Vec::new(), texts)
     }
 
+    /// A list of HTTP addresses that name no user and no password; from the environment, by comma.
+    pub(super) fn urls(&mut self, key: &str, otherwise: &str) -> Vec<Url> {
+        let what = (
+            "a list of http or https addresses without user and password",
+            "[\"https://example.com/path\"]",
+        );
+        self.parsed((key, Some(otherwise)), what, Vec::new(), |leaf| {
+            let sound = |text: &String| {
+                let url = Url::parse(text.trim()).ok()?;
+                let plain = matches!(url.scheme(), "http" | "https")
+                    && url.username().is_empty()
+                    && url.password().is_none();
+                plain.then_some(url)
+            };
+            texts(leaf)?.iter().map(sound).collect()
+        })
+    }
+
     /// An HTTP address that names no user and no password; `None` when it is not set.
     pub(super) fn url(&mut self, key: &str) -> Option<Url> {
         let leaf = self.leaf(key)?;

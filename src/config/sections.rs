@@ -122,7 +122,13 @@ fn sources(r: &mut Reader<'_>) -> BTreeMap<String, Source> {
     let require = [("any", Require::Any), ("all", Require::All)];
     // Read once here, so that a mistake in them is told also when every source has its own.
     let default_require = r.word("each_source.require", None, &require, Require::Any);
-    r.flag_or("each_source.shared_header", "each_source.shared_header");
+    for flag in ["each_source.shared_header", "each_source.jwt"] {
+        r.flag_or(flag, flag);
+    }
+    for list in ["each_source.audiences", "each_source.issuers"] {
+        r.list(list, None);
+    }
+    r.urls("each_source.jwks_urls", "each_source.jwks_urls");
     let mut sources = BTreeMap::new();
     for name in r.tables("sources") {
         let at = format!("sources.{name}");
@@ -130,13 +136,26 @@ fn sources(r: &mut Reader<'_>) -> BTreeMap<String, Source> {
             let fix = "use 1 to 32 characters from a-z 0-9 . _ -, since it is part of the URL";
             r.problem(&at, "is not a legal name of a source", fix);
         }
+        let own = |key: &str| (format!("{at}.{key}"), format!("each_source.{key}"));
+        let listed = |r: &mut Reader<'_>, key: &str| {
+            let (key, otherwise) = own(key);
+            r.list(&key, Some(&otherwise))
+        };
+        let flag = |r: &mut Reader<'_>, key: &str| {
+            let (key, otherwise) = own(key);
+            r.flag_or(&key, &otherwise)
+        };
         let key = format!("{at}.require");
         let source = Source {
             require: r.word(&key, Some("each_source.require"), &require, default_require),
-            shared_header: r.flag_or(&format!("{at}.shared_header"), "each_source.shared_header"),
+            shared_header: flag(r, "shared_header"),
             signing_secrets: r.secrets(&format!("{at}.signing_secrets")),
             // Set below, when it is known whether there is such a file.
             kept_secrets: false,
+            jwt: flag(r, "jwt"),
+            jwks_urls: r.urls(&format!("{at}.jwks_urls"), "each_source.jwks_urls"),
+            audiences: listed(r, "audiences"),
+            issuers: listed(r, "issuers"),
         };
         sources.insert(name, source);
     }

@@ -133,6 +133,14 @@ pub struct Source {
     pub signing_secrets: Vec<Secret>,
     /// Whether `subscription.secrets_file` holds more of them, which may change at run time.
     pub kept_secrets: bool,
+    /// `jwt`: accept the tokens of dynamic webhooks
+    pub jwt: bool,
+    /// `jwks_urls`: the key sets that may sign them
+    pub jwks_urls: Vec<Url>,
+    /// `audiences`: one of them must be in a token; empty takes every token, and logs what it says
+    pub audiences: Vec<String>,
+    /// `issuers`: one of them must be a token's; empty takes every token
+    pub issuers: Vec<String>,
 }
 
 /// `[store]`
@@ -257,7 +265,7 @@ pub struct Ledger {
 /// `[delivery]`
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// `concurrency`: effects sent at once
+    /// `concurrency`: sends at once of each effect
     pub concurrency: usize,
     /// `give_up_after`
     pub give_up_after: Duration,

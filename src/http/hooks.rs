@@ -126,7 +126,7 @@ impl Door {
         let permit = self.permits.take().ok_or(Refused::Busy)?;
         let body = read_capped(headers, body, self.max_body, self.body_timeout).await?;
         let whole = self.clock.monotonic();
-        let delivery = admitted.verify(body, self.clock.now())?;
+        let delivery = admitted.verify(body, self.clock.now()).await?;
         let answer = self.commit(delivery, permit).await;
         metrics::received_in(self.clock.monotonic().saturating_sub(whole));
         answer

@@ -13,13 +13,14 @@ pub mod parse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::base::clock::Clock;
 use crate::base::ids::Ids;
 use crate::store::{NewDelivery, Received, Store, StoreError};
 use crate::telemetry::metrics;
-use crate::verify::envelope::Verified;
+use crate::verify::envelope::{Proof, Verified};
 use crate::verify::path_token::PathProof;
 
 /// Takes verified deliveries to disk.
@@ -60,7 +61,7 @@ impl Receiver {
             received_at,
             event_type: facts.event_type,
             operation: facts.operation,
-            dedupe_key: facts.dedupe_key,
+            dedupe_key: facts.dedupe_key.map(|key| dedupe_key(key, &verified)),
             dedupe_until: received_at.after(self.dedupe_ttl),
             ignored_because: facts.ignored_because,
             webhook_id: verified.webhook_id().map(ToOwned::to_owned),
@@ -75,7 +76,9 @@ impl Receiver {
                 PathProof::Main => None,
             },
             replay_of: None,
-            user_metadata: facts.user_metadata,
+            user_metadata: facts
+                .user_metadata
+                .or_else(|| verified.claimed_metadata().cloned()),
             headers: verified.headers().to_vec(),
             body: verified.body().clone(),
         };
@@ -114,5 +117,17 @@ impl Receiver {
             body: captured.body.into(),
         };
         self.store.deliver(delivery).await.map(Some)
+    }
+}
+
+/// The key by which copies of a delivery fold. A token covers neither the id nor the body, so whoever
+/// has seen one could send it with the next delivery's id and another body, and the true one would
+/// be taken for a copy: beside a token the key covers the body, too.
+fn dedupe_key(said: String, verified: &Verified) -> String {
+    if verified.proofs().contains(&Proof::Jwt) {
+        let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(verified.body()));
+        format!("{said}#{digest}")
+    } else {
+        said
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Which proofs count is the source's: `any` wants one of its kinds, `all` wants each. Under both, a
 //! proof of an accepted kind that is there and wrong refuses the delivery, even beside a right one;
-//! a kind the source does not accept is not looked at.
+//! a kind the source does not accept is not looked at. A Standard Webhooks signature and a token
+//! come in the same header, so a delivery has one of them at most: under `all` they count as one kind.
 //!
 //! [`Verified`] can be made only by [`Admitted::verify`], and [`Admitted`] only by
 //! [`Verifier::admit`]: no code path reaches the store around a check.
@@ -12,8 +13,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use serde_json::Value;
 
 use super::freshness::Window;
+use super::gemini_jwt::{Token, TokenRules, can_verify};
+use super::jwks::KeySource;
 use super::path_token::{PathProof, PathTokens};
 use super::reject::Reject;
 use super::secret_set::SecretSet;
@@ -42,6 +46,8 @@ pub enum Proof {
     SharedHeader,
     /// A Standard Webhooks signature over the body.
     StandardWebhooks,
+    /// A dynamic webhook's token. It does not cover the body.
+    Jwt,
 }
 
 impl Proof {
@@ -50,6 +56,7 @@ impl Proof {
         match self {
             Self::SharedHeader => "shared_header",
             Self::StandardWebhooks => "standard_webhooks",
+            Self::Jwt => "jwt",
         }
     }
 }
@@ -67,8 +74,20 @@ pub enum SetupProblem {
         source_name: String,
     },
     /// A source accepts no proof at all.
-    #[error("sources.{source_name} accepts no proof; set shared_header or signing_secrets")]
+    #[error("sources.{source_name} accepts no proof; set shared_header, signing_secrets or jwt")]
     NoProof {
+        /// The source.
+        source_name: String,
+    },
+    /// A source accepts tokens, and there is nowhere to get their keys.
+    #[error("sources.{source_name}.jwt needs jwks_urls")]
+    NoKeySet {
+        /// The source.
+        source_name: String,
+    },
+    /// This build has no cryptography for tokens, or more than one.
+    #[error("sources.{source_name}.jwt: this build cannot verify tokens")]
+    NoTokenCrypto {
         /// The source.
         source_name: String,
     },
@@ -99,14 +118,17 @@ struct Rules {
     signing: Vec<SigningSecret>,
     /// Secrets that change while the service runs.
     kept: Option<SecretSet>,
+    tokens: Option<TokenRules>,
     window: Window,
 }
 
 impl Verifier {
-    /// Reads every secret, or lists all that is wrong.
+    /// Reads every secret, or lists all that is wrong. `keys` answers for the keys of tokens; it
+    /// outlives this verifier when secrets are read anew.
     pub fn new(
         hooks: &Hooks,
         sources: &BTreeMap<String, Source>,
+        keys: &Arc<dyn KeySource>,
     ) -> Result<Self, Vec<SetupProblem>> {
         let mut problems = Vec::new();
         let tokens = hooks.path_token.as_ref().map(PathTokens::new);
@@ -116,7 +138,7 @@ impl Verifier {
         let rules = sources
             .iter()
             .map(|(name, source)| {
-                let rules = Rules::new(name, source, hooks, &mut problems);
+                let rules = Rules::new(name, source, hooks, keys, &mut problems);
                 (name.clone(), Arc::new(rules))
             })
             .collect();
@@ -160,9 +182,16 @@ impl Verifier {
         } else {
             None
         };
+        let token = match &rules.tokens {
+            Some(_) => Token::read(headers)?,
+            None => None,
+        };
         let brought = [
             (rules.shared.is_some(), shared),
-            (accepts_signatures, signature.is_some()),
+            (
+                accepts_signatures || rules.tokens.is_some(),
+                signature.is_some() || token.is_some(),
+            ),
         ];
         let enough = match rules.require {
             Require::Any => brought.iter().any(|(_, there)| *there),
@@ -176,6 +205,7 @@ impl Verifier {
             path,
             shared,
             signature,
+            token,
             webhook_id: well_formed_id(headers).map(ToOwned::to_owned),
             headers: kept(headers),
         })
@@ -183,7 +213,13 @@ impl Verifier {
 }
 
 impl Rules {
-    fn new(name: &str, source: &Source, hooks: &Hooks, problems: &mut Vec<SetupProblem>) -> Self {
+    fn new(
+        name: &str,
+        source: &Source,
+        hooks: &Hooks,
+        keys: &Arc<dyn KeySource>,
+        problems: &mut Vec<SetupProblem>,
+    ) -> Self {
         let source_name = || name.to_owned();
         let shared = if source.shared_header {
             let secret = hooks.shared_secret.as_ref().map(SharedSecret::new);
@@ -197,8 +233,18 @@ impl Rules {
             None
         };
         let has_secrets = !source.signing_secrets.is_empty() || source.kept_secrets;
-        if !source.shared_header && !has_secrets {
+        if !source.shared_header && !has_secrets && !source.jwt {
             problems.push(SetupProblem::NoProof {
+                source_name: source_name(),
+            });
+        }
+        if source.jwt && source.jwks_urls.is_empty() {
+            problems.push(SetupProblem::NoKeySet {
+                source_name: source_name(),
+            });
+        }
+        if source.jwt && !can_verify() {
+            problems.push(SetupProblem::NoTokenCrypto {
                 source_name: source_name(),
             });
         }
@@ -219,6 +265,9 @@ impl Rules {
             shared,
             signing,
             kept: source.kept_secrets.then(SecretSet::default),
+            tokens: source
+                .jwt
+                .then(|| TokenRules::new(name, source, Arc::clone(keys))),
             window: Window::new(hooks.tolerance),
         }
     }
@@ -251,13 +300,15 @@ pub struct Admitted {
     path: PathProof,
     shared: bool,
     signature: Option<Presented>,
+    token: Option<Token>,
     webhook_id: Option<String>,
     headers: Vec<(String, Bytes)>,
 }
 
 impl Admitted {
     /// The second gate: signatures over the raw `body`, then the window around `now`.
-    pub fn verify(self, body: Bytes, now: Timestamp) -> Result<Verified, Reject> {
+    /// Waits for the keys of a token, and for nothing else.
+    pub async fn verify(self, body: Bytes, now: Timestamp) -> Result<Verified, Reject> {
         let mut proofs = Vec::with_capacity(2);
         if self.shared {
             proofs.push(Proof::SharedHeader);
@@ -270,12 +321,20 @@ impl Admitted {
             signed_at = Some(signature.signed_at());
             proofs.push(Proof::StandardWebhooks);
         }
+        let mut claimed_metadata = None;
+        if let (Some(token), Some(rules)) = (&self.token, &self.rules.tokens) {
+            let said = rules.verify(token, &body, now).await?;
+            signed_at = said.issued_at;
+            claimed_metadata = said.user_metadata;
+            proofs.push(Proof::Jwt);
+        }
         Ok(Verified {
             source: Arc::clone(&self.rules.name),
             path: self.path,
             proofs,
             webhook_id: self.webhook_id,
             signed_at,
+            claimed_metadata,
             headers: self.headers,
             body,
             received_at: now,
@@ -291,6 +350,7 @@ pub struct Verified {
     proofs: Vec<Proof>,
     webhook_id: Option<String>,
     signed_at: Option<Timestamp>,
+    claimed_metadata: Option<Value>,
     headers: Vec<(String, Bytes)>,
     body: Bytes,
     received_at: Timestamp,
@@ -320,6 +380,11 @@ impl Verified {
     /// When it was signed, if it was.
     pub const fn signed_at(&self) -> Option<Timestamp> {
         self.signed_at
+    }
+
+    /// `user_metadata` of the token's claims, if it has them.
+    pub const fn claimed_metadata(&self) -> Option<&Value> {
+        self.claimed_metadata.as_ref()
     }
 
     /// Headers to keep: lower-case names, raw values, in order of arrival per name. Credentials are

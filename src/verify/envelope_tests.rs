@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::base::secret::Secret;
-use crate::verify::AnswerClass;
+use crate::verify::{AnswerClass, NoKeys};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const SHARED: &str = "a-shared-secret-of-24-bytes";
@@ -28,11 +30,20 @@ fn source(require: Require, shared_header: bool, secrets: &[&str]) -> Source {
         shared_header,
         signing_secrets: secrets.iter().map(|s| Secret::new(*s)).collect(),
         kept_secrets: false,
+        jwt: false,
+        jwks_urls: Vec::new(),
+        audiences: Vec::new(),
+        issuers: Vec::new(),
     }
 }
 
+fn no_keys() -> Arc<dyn KeySource> {
+    Arc::new(NoKeys)
+}
+
 fn verifier(source: Source) -> Verifier {
-    Verifier::new(&hooks(), &BTreeMap::from([("gemini".to_owned(), source)])).unwrap()
+    let sources = BTreeMap::from([("gemini".to_owned(), source)]);
+    Verifier::new(&hooks(), &sources, &no_keys()).unwrap()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,6 +76,8 @@ fn deliver(verifier: &Verifier, headers: &HeaderMap) -> Result<Verified, Reject>
     verifier
         .admit("gemini", TOKEN, headers)?
         .verify(Bytes::from_static(BODY), NOW)
+        .now_or_never()
+        .unwrap()
 }
 
 #[test]
@@ -140,7 +153,8 @@ fn a_reservation_token_still_needs_a_proof() {
     let admitted = v
         .admit("gemini", &token, &headers(Right, Nothing, NOW))
         .unwrap();
-    let delivery = admitted.verify(Bytes::new(), NOW).unwrap();
+    let delivery = admitted.verify(Bytes::new(), NOW).now_or_never().unwrap();
+    let delivery = delivery.unwrap();
     assert_eq!(delivery.path(), PathProof::Reservation(id));
 }
 
@@ -246,17 +260,26 @@ fn all_problems_are_listed_at_once_without_their_secrets() {
             "c".to_owned(),
             source(Require::All, false, &[SIGNING, "whsec_canary"]),
         ),
+        (
+            "d".to_owned(),
+            Source {
+                jwt: true,
+                ..source(Require::Any, false, &[])
+            },
+        ),
     ]);
-    let problems = Verifier::new(&hooks, &sources).unwrap_err();
+    let problems = Verifier::new(&hooks, &sources, &no_keys()).unwrap_err();
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
         [
             "hooks.path_token is not set",
             "sources.a.shared_header needs hooks.shared_secret",
-            "sources.b accepts no proof; set shared_header or signing_secrets",
+            "sources.b accepts no proof; set shared_header, signing_secrets or jwt",
             "sources.c.signing_secrets[1] is 6 bytes long; 24 to 64 are accepted",
+            "sources.d.jwt needs jwks_urls",
         ]
     );
-    assert_eq!(Verifier::new(&hooks, &sources).unwrap_err(), problems);
+    let again = Verifier::new(&hooks, &sources, &no_keys()).unwrap_err();
+    assert_eq!(again, problems);
 }

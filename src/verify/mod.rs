@@ -10,6 +10,8 @@
 
 pub mod envelope;
 pub mod freshness;
+pub mod gemini_jwt;
+pub mod jwks;
 pub mod path_token;
 pub mod reject;
 pub mod secret_file;
@@ -19,6 +21,8 @@ pub mod signing_secret;
 pub mod standard_webhooks;
 
 pub use envelope::{Admitted, Proof, SetupProblem, Verified, Verifier};
+pub use jwks::http::HttpKeys;
+pub use jwks::{KeySource, NoKeys};
 pub use path_token::{PathProof, PathTokens};
 pub use reject::{AnswerClass, Reject};
 pub use secret_file::{SecretFile, SecretFileError};

@@ -37,6 +37,33 @@ pub enum Reject {
     /// No signature matches, while a new secret is on its way.
     #[error("no signature matches, and a rotation is open")]
     Rotating,
+    /// A token that cannot be read, names another algorithm than ours or brings its own key.
+    #[error("unacceptable token")]
+    BadToken,
+    /// No configured key set has the token's key.
+    #[error("unknown key")]
+    UnknownKey,
+    /// The token's key is not there and the key set cannot be read: nobody knows.
+    #[error("the keys cannot be read")]
+    KeysUnavailable,
+    /// Rightly signed claims without `exp`, or of the wrong types.
+    #[error("unacceptable claims")]
+    BadClaims,
+    /// Rightly signed, but expired.
+    #[error("token expired")]
+    TokenExpired,
+    /// Rightly signed, but not valid yet.
+    #[error("token not valid yet")]
+    TokenTooEarly,
+    /// Rightly signed, for somebody else.
+    #[error("token for another audience")]
+    WrongAudience,
+    /// Rightly signed, by an issuer that is not accepted.
+    #[error("token of another issuer")]
+    WrongIssuer,
+    /// The token's claims say something else than the body.
+    #[error("claims and body differ")]
+    BodyMismatch,
 }
 
 /// What the sender is told.
@@ -52,7 +79,7 @@ pub enum AnswerClass {
 
 impl Reject {
     /// Every reason, for metrics that want each label to exist from the start.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 19] = [
         Self::UnknownSource,
         Self::WrongToken,
         Self::MissingProof,
@@ -63,6 +90,15 @@ impl Reject {
         Self::TooOld,
         Self::TooEarly,
         Self::Rotating,
+        Self::BadToken,
+        Self::UnknownKey,
+        Self::KeysUnavailable,
+        Self::BadClaims,
+        Self::TokenExpired,
+        Self::TokenTooEarly,
+        Self::WrongAudience,
+        Self::WrongIssuer,
+        Self::BodyMismatch,
     ];
 
     /// What the sender is told.
@@ -75,8 +111,16 @@ impl Reject {
             | Self::BadTimestamp
             | Self::BadSignature
             | Self::TooOld
-            | Self::TooEarly => AnswerClass::Unauthorized,
-            Self::Rotating => AnswerClass::Unavailable,
+            | Self::TooEarly
+            | Self::BadToken
+            | Self::UnknownKey
+            | Self::BadClaims
+            | Self::TokenExpired
+            | Self::TokenTooEarly
+            | Self::WrongAudience
+            | Self::WrongIssuer
+            | Self::BodyMismatch => AnswerClass::Unauthorized,
+            Self::Rotating | Self::KeysUnavailable => AnswerClass::Unavailable,
         }
     }
 
@@ -93,6 +137,15 @@ impl Reject {
             Self::TooOld => "too_old",
             Self::TooEarly => "too_early",
             Self::Rotating => "rotating",
+            Self::BadToken => "bad_token",
+            Self::UnknownKey => "unknown_key",
+            Self::KeysUnavailable => "keys_unavailable",
+            Self::BadClaims => "bad_claims",
+            Self::TokenExpired => "token_expired",
+            Self::TokenTooEarly => "token_too_early",
+            Self::WrongAudience => "wrong_audience",
+            Self::WrongIssuer => "wrong_issuer",
+            Self::BodyMismatch => "body_mismatch",
         }
     }
 }

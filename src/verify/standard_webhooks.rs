@@ -53,13 +53,9 @@ impl std::fmt::Debug for Presented {
 impl Presented {
     /// Reads the three headers. `None` when there is no signature of this kind.
     pub(super) fn read(headers: &HeaderMap) -> Result<Option<Self>, Reject> {
-        let mut signatures = headers.get_all(SIGNATURE_HEADER).iter();
-        let Some(first) = signatures.next().map(http::HeaderValue::as_bytes) else {
+        let Some(first) = sole_signature(headers)? else {
             return Ok(None);
         };
-        if signatures.next().is_some() {
-            return Err(Reject::MalformedSignature);
-        }
         if is_compact_jws(first) {
             return Ok(None);
         }
@@ -100,6 +96,16 @@ impl Presented {
     }
 }
 
+/// The value of `webhook-signature`, if there is one; a repeated header is malformed.
+pub(super) fn sole_signature(headers: &HeaderMap) -> Result<Option<&[u8]>, Reject> {
+    let mut values = headers.get_all(SIGNATURE_HEADER).iter();
+    let first = values.next().map(http::HeaderValue::as_bytes);
+    if values.next().is_some() {
+        return Err(Reject::MalformedSignature);
+    }
+    Ok(first)
+}
+
 /// The `webhook-id`, if there is exactly one and it is of the accepted form: 1 to 256 visible ASCII
 /// characters without a dot. Beyond that it is opaque.
 pub fn well_formed_id(headers: &HeaderMap) -> Option<&str> {
@@ -131,7 +137,7 @@ fn v1_tag(entry: &[u8]) -> Option<[u8; 32]> {
 
 /// Whether `value` has the shape of a compact JWS (`eyJ….….…`), which is told apart from a
 /// `version,base64` list by its dots and its lack of commas and spaces.
-fn is_compact_jws(value: &[u8]) -> bool {
+pub(super) fn is_compact_jws(value: &[u8]) -> bool {
     value.starts_with(b"eyJ")
         && value.split(|b| *b == b'.').count() == 3
         && value

@@ -11,7 +11,7 @@ use hookledger::base::shutdown::Shutdown;
 use hookledger::config::settings::{self, Require};
 use hookledger::http::hooks::{Door, Receive, ReceiveAnswer, Unavailable, routes};
 use hookledger::http::serve::ServeSettings;
-use hookledger::verify::{SigningSecret, Verified, Verifier};
+use hookledger::verify::{KeySource, NoKeys, SigningSecret, Verified, Verifier};
 use tokio::sync::{Notify, Semaphore};
 
 use super::http_support::{SHORT, Server, settings};
@@ -90,8 +90,14 @@ pub(crate) fn verifier() -> Verifier {
         shared_header: true,
         signing_secrets: vec![Secret::new(SIGNING)],
         kept_secrets: false,
+        jwt: false,
+        jwks_urls: Vec::new(),
+        audiences: Vec::new(),
+        issuers: Vec::new(),
     };
-    Verifier::new(&hooks, &BTreeMap::from([("gemini".to_owned(), source)])).unwrap()
+    let sources = BTreeMap::from([("gemini".to_owned(), source)]);
+    let keys: Arc<dyn KeySource> = Arc::new(NoKeys);
+    Verifier::new(&hooks, &sources, &keys).unwrap()
 }
 
 pub(crate) struct Place<R = Receiver> {
@@ -113,6 +119,16 @@ impl<R: Receive> Place<R> {
         max_in_flight: usize,
     ) -> Self {
         let clock = Arc::new(ManualClock::starting_at(NOW));
+        Self::behind(verifier(), clock, receiver, serving, max_in_flight).await
+    }
+
+    pub(crate) async fn behind(
+        verifier: Verifier,
+        clock: Arc<ManualClock>,
+        receiver: Arc<R>,
+        serving: ServeSettings,
+        max_in_flight: usize,
+    ) -> Self {
         let limits = settings::Server {
             listen: "127.0.0.1:0".parse().unwrap(),
             header_timeout: serving.header_timeout,
@@ -126,7 +142,7 @@ impl<R: Receive> Place<R> {
             public_url: None,
         };
         let tasks = Shutdown::new(Arc::new(SystemClock::new()));
-        let door = Door::new(verifier(), receiver.clone(), &limits, clock, tasks);
+        let door = Door::new(verifier, receiver.clone(), &limits, clock, tasks);
         Self {
             server: Server::start(routes(Arc::new(door)), serving).await,
             receiver,

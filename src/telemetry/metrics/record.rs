@@ -55,6 +55,16 @@ pub fn refusal(source: Option<&str>, reason: &str) {
     counter!(t::REFUSALS.name, t::SOURCE.name => source, t::REFUSAL.name => reason).increment(1);
 }
 
+/// A token was accepted whatever its audience. `source` is a configured name.
+pub fn unpinned_audience(source: &str) {
+    counter!(t::UNPINNED_AUDIENCE.name, &[named(&t::SOURCE, source)]).increment(1);
+}
+
+/// A key set was asked for.
+pub fn jwks_fetch(outcome: &str) {
+    counter!(t::JWKS_FETCHES.name, &[pair(&t::KEY_FETCH, outcome)]).increment(1);
+}
+
 /// A delivery was answered so long after its body was complete.
 pub fn received_in(took: Duration) {
     histogram!(t::RECEIVE_SECONDS.name).record(took);

@@ -92,8 +92,11 @@ labels! {
         "unknown_source", "wrong_token", "missing_proof", "bad_shared_secret",
         "malformed_signature", "bad_timestamp", "bad_signature", "too_old", "too_early",
         "rotating",
+        "bad_token", "unknown_key", "keys_unavailable", "bad_claims", "token_expired",
+        "token_too_early", "wrong_audience", "wrong_issuer", "body_mismatch",
         "body_too_large", "body_incomplete", "busy", "store_unavailable",
     ]);
+    KEY_FETCH = "outcome": Listed(&["fetched", "unreachable", "refused", "too_large", "no_keys"]);
     FETCH = "outcome": Listed(&[
         "terminal", "running", "neither", "throttled", "unavailable", "key_refused", "forbidden", "not_found",
         "rejected", "undecodable",
@@ -155,6 +158,10 @@ table! {
         "Rightly signed deliveries whose timestamp lay before the window.";
     SIGNED_TOO_EARLY = Counter, Count, "signed_too_early_total", [SOURCE],
         "Rightly signed deliveries whose timestamp lay after the window.";
+    UNPINNED_AUDIENCE = Counter, Count, "unpinned_audience_total", [SOURCE],
+        "Tokens accepted whatever their audience, since the source pins none.";
+    JWKS_FETCHES = Counter, Count, "jwks_fetches_total", [KEY_FETCH],
+        "Requests for the public keys of tokens, by what they brought.";
     RECEIVE_SECONDS = LATENCY, Seconds, "receive_seconds", [],
         "From a delivery's complete body to its answer.";
     CONNECTIONS = Gauge, Count, "connections", [],

@@ -57,6 +57,7 @@ fn the_defaults_serve_once_the_doors_have_their_secrets() {
     assert_eq!(
         keys,
         [
+            "sources.gemini.audiences",
             "sources.gemini.signing_secrets",
             "gemini.api_key",
             "effects",
@@ -143,6 +144,8 @@ fn another(key: &str, default: &toml::Value) -> String {
         ("server.trusted_proxies", _) => "10.0.0.0/8,::1".into(),
         ("alerts.to", _) => "notify".into(),
         ("sources.gemini.signing_secrets", _) => SIGNING.into(),
+        (k, _) if k.ends_with(".jwks_urls") => "https://keys.example/a, http://[::1]:9/b".into(),
+        (k, _) if k.ends_with(".audiences") || k.ends_with(".issuers") => "one,two".into(),
         ("each_effect.on", _) => "failed,overdue".into(),
         ("each_effect.ambiguous", _) => "hold".into(),
         ("each_effect.job_kind", _) => "nightly-*".into(),

@@ -16,7 +16,7 @@ use hookledger::reconcile::rotation::Rotation;
 use hookledger::reconcile::subscription::{Subscription, Turn};
 use hookledger::reconcile::wanted::Wanted;
 use hookledger::simulator::{Kind, NewJob, Outcome, Simulator, SimulatorConfig};
-use hookledger::verify::{SecretFile, SecretSet, Verifier};
+use hookledger::verify::{KeySource, NoKeys, SecretFile, SecretSet, Verifier};
 use tokio::net::TcpListener;
 
 use crate::support::PATH_TOKEN;
@@ -73,10 +73,12 @@ impl Scene {
             "gemini".to_owned(),
             settings::Source {
                 shared_header: false,
+                jwt: false,
                 ..world.settings.sources["gemini"].clone()
             },
         )]);
-        let verifier = Verifier::new(&world.settings.hooks, &sources).unwrap();
+        let keys: Arc<dyn KeySource> = Arc::new(NoKeys);
+        let verifier = Verifier::new(&world.settings.hooks, &sources, &keys).unwrap();
         let set = verifier.kept_secrets("gemini").unwrap();
         set.replace(&kept.unwrap());
         let door_parts = Door::new(
