@@ -68,6 +68,7 @@ fn source() -> Source {
         require: Require::Any,
         shared_header: false,
         signing_secrets: Vec::new(),
+        kept_secrets: false,
         jwt: true,
         jwks_urls: vec![Url::parse("https://keys.example/jwks").unwrap()],
         audiences: Vec::new(),

@@ -146,6 +146,7 @@ pub(crate) async fn door<R: Receive>(
         require: wanted.require,
         shared_header: wanted.shared_header,
         signing_secrets: vec![Secret::new(SIGNING)],
+        kept_secrets: false,
         jwt: true,
         jwks_urls: vec![server.url.parse().unwrap()],
         audiences: wanted.audiences,

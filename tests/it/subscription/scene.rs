@@ -53,9 +53,9 @@ impl Scene {
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let router = fake.router();
+        let fake_api = fake.router();
         tasks.spawn("simulator", async move {
-            axum::serve(listener, router).await.unwrap();
+            axum::serve(listener, fake_api).await.unwrap();
         });
         let gemini = settings::Gemini {
             base_url: base.parse().unwrap(),
