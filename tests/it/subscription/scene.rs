@@ -43,7 +43,7 @@ impl Scene {
         let toml = format!(
             "[subscription]\nenabled = true\nuri = '{hook}'\nsecrets_file = 'unused'\n{keys}\n{rest}"
         );
-        let world = World::with(&toml).await;
+        let mut world = World::with(&toml).await;
         let clock = world.base.clock.clone();
         let tasks = Shutdown::new(Arc::new(SystemClock::new()));
         let fake = Simulator::new(
@@ -64,6 +64,8 @@ impl Scene {
         let api: Arc<dyn WebhookApi> = Arc::new(HttpGemini::new(&gemini, clock.clone()).unwrap());
         let wanted = Wanted::new(&world.settings).unwrap();
         let made = api.create(&wanted.new_webhook()).await.unwrap();
+        // Known by its id from now on: an address that changes is drift.
+        world.settings.subscription.webhook_id = Some(made.id.to_string());
         let file = SecretFile::new(world.dir().path().join("secrets.json"));
         let secret = made.new_signing_secret.clone().unwrap();
         let now = world.now();

@@ -138,15 +138,15 @@ async fn the_canary_alerts_when_the_path_is_cut_and_recovers() {
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nowhere = format!("http://{}/x", closed.local_addr().unwrap());
     drop(closed);
+    scene.point_to(&nowhere).await;
     scene.pass(Duration::from_mins(10));
     assert_eq!(scene.step().await.canary, Some("sent"));
-    scene.point_to(&nowhere).await;
     scene.fake.step().await;
     scene.pass(Duration::from_secs(59));
     assert_eq!(scene.step().await.canary, None);
     scene.pass(Duration::from_secs(1));
     assert_eq!(scene.step().await.canary, Some("missed"));
-    assert_eq!(scene.open_alerts().await, [CANARY_ALERT]);
+    assert_eq!(scene.open_alerts().await, [DRIFT_ALERT, CANARY_ALERT]);
 
     scene.point_to(&scene.hook).await;
     scene.pass(Duration::from_mins(10));
