@@ -83,7 +83,8 @@ fn by_public_key(claims: &Value) -> String {
     let part = |json: &Value| data_encoding::BASE64URL_NOPAD.encode(json.to_string().as_bytes());
     let header = json!({"alg": "HS256", "kid": "a"});
     let text = format!("{}.{}", part(&header), part(claims));
-    let n = super::support::entry("a")["n"].as_str().unwrap().to_owned();
+    let entry = super::support::entry("a");
+    let n = entry.get("n").and_then(Value::as_str).unwrap();
     let secret = EncodingKey::from_secret(n.as_bytes()).unwrap();
     let tag = jsonwebtoken::crypto::sign(text.as_bytes(), &secret, Algorithm::HS256).unwrap();
     format!("{text}.{tag}")

@@ -164,7 +164,9 @@ pub(crate) async fn door<R: Receive>(
 pub(crate) fn token(clock: &ManualClock, kid: &str, claims: &Value) -> String {
     let mut all = json!({"exp": clock.now().as_seconds() + 300});
     for (name, value) in claims.as_object().unwrap() {
-        all[name] = value.clone();
+        all.as_object_mut()
+            .unwrap()
+            .insert(name.clone(), value.clone());
     }
     let header = json!({"alg": "RS256", "kid": kid});
     signed_by(kid, &header, &all)
