@@ -104,7 +104,7 @@ impl HttpKeys {
         let clock = Arc::clone(&self.clock);
         self.tasks.spawn("key set", async move {
             let fetched = fetch(&client, &url).await;
-            metrics::jwks_fetch(fetched.as_ref().map_or_else(|e| e.label(), |_| "fetched"));
+            metrics::jwks_fetch(fetched.as_ref().map_or_else(Failure::label, |_| "fetched"));
             match fetched {
                 Ok((keys, fresh_for)) => {
                     let names: Vec<&str> = keys.keys().map(String::as_str).collect();
