@@ -164,6 +164,7 @@ CREATE TABLE effects (
     CHECK ((state = 'sending') = (lease_until_ms IS NOT NULL))
 ) STRICT;
 CREATE INDEX effects_due ON effects (next_attempt_at_ms) WHERE state IN ('planned', 'ambiguous');
+CREATE INDEX effects_due_by_name ON effects (effect, next_attempt_at_ms) WHERE state IN ('planned', 'ambiguous');
 CREATE INDEX effects_sending ON effects (lease_until_ms) WHERE state = 'sending';
 CREATE INDEX effects_open ON effects (state, id) WHERE state <> 'done';
 CREATE INDEX effects_operation ON effects (operation_id, id) WHERE operation_id IS NOT NULL;

@@ -115,6 +115,37 @@ pub(super) struct Simulate {
     /// How long a job runs
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     pub(super) complete_after: std::time::Duration,
+    /// Failed attempts in a row that disable a registered webhook; 0 never does
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(super) disable_after: u32,
+    /// How events are signed for a job's own webhook URLs
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = DynamicSigning::Jwt)]
+    pub(super) dynamic_signing: DynamicSigning,
+    /// Claim aud of those tokens; empty leaves it out
+    #[arg(long, value_name = "TEXT", default_value = "simulated-audience")]
+    pub(super) jwt_audience: String,
+    /// Claim iss of those tokens; empty leaves it out
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "https://accounts.google.com"
+    )]
+    pub(super) jwt_issuer: String,
+    /// How long those tokens are valid
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub(super) jwt_lifetime: std::time::Duration,
+    /// How long the key set may be cached
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(super) jwks_max_age: std::time::Duration,
+}
+
+/// How `simulate` signs events for a job's own webhook URLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum DynamicSigning {
+    /// A token, as Google does
+    Jwt,
+    /// The webhook secret, like the others
+    Hmac,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
-use super::args::{Global, Simulate};
+use super::args::{self, Global, Simulate};
 use super::failure::Failure;
 use super::load;
 use super::output::Output;
@@ -16,7 +16,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::ids::RandomIds;
 use crate::base::secret::Secret;
 use crate::base::shutdown::Shutdown;
-use crate::simulator::{Simulator, SimulatorConfig};
+use crate::simulator::{DynamicSigning, Simulator, SimulatorConfig, TokenConfig};
 
 /// Longest a stop may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +31,17 @@ pub(super) async fn run(global: &Global, args: Simulate, output: &Output) -> Res
         shared_secret: args.shared_secret.map(Secret::new),
         api_key: args.api_key.map(Secret::new),
         complete_after: args.complete_after,
+        disable_after: args.disable_after,
+        dynamic_signing: match args.dynamic_signing {
+            args::DynamicSigning::Jwt => DynamicSigning::Jwt,
+            args::DynamicSigning::Hmac => DynamicSigning::Hmac,
+        },
+        tokens: TokenConfig {
+            audience: Some(args.jwt_audience).filter(|text| !text.is_empty()),
+            issuer: Some(args.jwt_issuer).filter(|text| !text.is_empty()),
+            lifetime: args.jwt_lifetime,
+            max_age: args.jwks_max_age,
+        },
         ..SimulatorConfig::default()
     };
     let listener = TcpListener::bind(args.listen)

@@ -222,7 +222,7 @@ pub struct Ledger {
 /// `[delivery]`
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// `concurrency`: effects sent at once
+    /// `concurrency`: sends at once of each effect
     pub concurrency: usize,
     /// `give_up_after`
     pub give_up_after: Duration,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::faults::{Fault, FaultKind, WebhookFault};
 use super::state::job::{BatchInput, BatchRequest, Draft, Kind, NewJob, Outcome, Refused, Work};
-use super::state::outbox::{Letter, Twist};
+use super::state::outbox::{Letter, To, Twist};
 use super::state::{Model, names};
 use super::{DeliveryState, Simulator};
 
@@ -24,6 +24,10 @@ pub struct RawWebhook {
     pub id: Option<String>,
     /// Where to; the configured URL when absent.
     pub url: Option<String>,
+    /// Sends it to the registered webhook of this id, signed with its secrets.
+    pub webhook: Option<String>,
+    /// Signs it like an event for a job's own destination.
+    pub dynamic: bool,
     /// Sends it without a signature.
     pub unsigned: bool,
 }
@@ -178,6 +182,7 @@ impl Simulator {
                     webhook_id: id,
                     event_type: past.event_type.clone(),
                     name: past.name.clone(),
+                    to: past.to.clone(),
                     url: raw.url.unwrap_or_else(|| past.url.clone()),
                     body: past.body.clone(),
                 };
@@ -188,11 +193,21 @@ impl Simulator {
                     Some(value) => value.to_string(),
                     None => String::new(),
                 };
-                let url = raw.url.or_else(|| model.webhook_url.clone());
+                let (to, usual) = match raw.webhook {
+                    Some(id) => {
+                        let hook = model.hooks.get(&id).ok_or(Refused::UnknownWebhook)?;
+                        let uri = hook.uri.clone();
+                        (To::Registered(id), Some(uri))
+                    }
+                    None if raw.dynamic => (To::Own, model.webhook_url.clone()),
+                    None => (To::Configured, model.webhook_url.clone()),
+                };
+                let url = raw.url.or(usual);
                 let letter = Letter {
                     webhook_id: raw.id.unwrap_or_else(|| names::webhook_id(&*self.ids)),
                     event_type: "raw".to_owned(),
                     name: String::new(),
+                    to,
                     url: url.ok_or(Refused::NoDestination)?,
                     body: Bytes::from(body),
                 };

@@ -4,7 +4,7 @@
 //! a video in two seconds, and trying the service should need no key.
 //!
 //! Design: `state` is a pure model of jobs, files and webhooks; `routes` maps it to HTTP under `/v1`
-//! and `/v1beta` and steers it under `/_sim/`; `webhooks` signs and posts; `faults` spoils answers.
+//! and `/v1beta` and steers it under `/_sim/`; `webhooks` and `jwt` sign and post; `faults` spoils answers.
 //! The wire types are its own, on purpose: shared ones would let a wrong type cancel itself out.
 //! [`Simulator`] joins them and is also the handle for tests and the demo: what `/_sim/` can do, its
 //! methods can do. It is a test tool: it keeps everything in memory and `/_sim/` asks for no key, so
@@ -16,8 +16,10 @@
 
 mod control;
 mod faults;
+mod jwt;
 mod routes;
 mod state;
+mod subscriptions;
 mod webhooks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,15 +35,20 @@ use url::Url;
 
 pub use self::control::RawWebhook;
 pub use self::faults::{Fault, FaultKind, WebhookFault};
+pub use self::jwt::{DynamicSigning, KeyRotation, TokenConfig};
+pub use self::state::hooks::WebhookState;
 pub use self::state::job::{BatchInput, Kind, NewJob, Outcome, Refused};
 pub use self::state::outbox::DeliveryState;
 pub use self::state::plan::{IdForm, Mode, WebhookPlan};
 
+pub use self::subscriptions::WebhookReport;
+
+use self::jwt::KeyRing;
 use self::routes::requests::RequestLog;
 pub use self::routes::requests::SeenRequest;
 use self::state::Model;
-use self::state::outbox::{Attempt, Delivery};
-use self::webhooks::Sender;
+use self::state::outbox::{Attempt, Delivery, To};
+use self::webhooks::{Sender, Signer};
 use crate::base::backoff::Backoff;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::ids::Ids;
@@ -58,7 +65,8 @@ const IDLE: Duration = Duration::from_mins(1);
 pub struct SimulatorConfig {
     /// Where events go; without it only jobs with `webhook_config.uris` are told.
     pub webhook_url: Option<Url>,
-    /// Signs events by Standard Webhooks, with or without `whsec_`; without it they are unsigned.
+    /// Signs events for that URL by Standard Webhooks, with or without `whsec_`; without it they are
+    /// unsigned.
     pub webhook_secret: Option<Secret>,
     /// Sent as `X-Hook-Secret` with each event.
     pub shared_secret: Option<Secret>,
@@ -70,6 +78,12 @@ pub struct SimulatorConfig {
     pub webhook_retry: Backoff,
     /// How often it is tried at most.
     pub webhook_attempts: u32,
+    /// Failed attempts in a row that disable a registered webhook; 0 never does.
+    pub disable_after: u32,
+    /// How events of jobs with their own destinations are signed.
+    pub dynamic_signing: DynamicSigning,
+    /// What those tokens say.
+    pub tokens: TokenConfig,
 }
 
 impl Default for SimulatorConfig {
@@ -85,6 +99,9 @@ impl Default for SimulatorConfig {
                 cap: Duration::from_mins(1),
             },
             webhook_attempts: 12,
+            disable_after: 20,
+            dynamic_signing: DynamicSigning::default(),
+            tokens: TokenConfig::default(),
         }
     }
 }
@@ -101,6 +118,9 @@ pub struct DeliveryReport {
     pub event_type: String,
     /// The job it speaks of.
     pub name: String,
+    /// The registered webhook it goes to, if it goes to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
     /// Its destination. The last part of the path may be a token: print it with care.
     pub url: String,
     /// Where it stands.
@@ -120,6 +140,10 @@ impl DeliveryReport {
             id: delivery.webhook_id.clone(),
             event_type: delivery.event_type.clone(),
             name: delivery.name.clone(),
+            webhook: match &delivery.to {
+                To::Registered(id) => Some(id.clone()),
+                To::Configured | To::Own => None,
+            },
             url: delivery.url.clone(),
             state: delivery.state,
             status: delivery.status,
@@ -138,6 +162,7 @@ pub struct Simulator {
     offset_ms: AtomicU64,
     model: Mutex<Model>,
     seen: Mutex<RequestLog>,
+    keys: Mutex<KeyRing>,
     sender: Sender,
     changed: Notify,
     /// Ends hanging answers.
@@ -147,7 +172,8 @@ pub struct Simulator {
 impl Simulator {
     /// A simulator without jobs.
     pub fn new(config: SimulatorConfig, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Arc<Self> {
-        let model = Model::new(config.webhook_url.as_ref().map(ToString::to_string));
+        let mut model = Model::new(config.webhook_url.as_ref().map(ToString::to_string));
+        model.hooks.disable_after = config.disable_after;
         Arc::new(Self {
             sender: Sender::new(config.shared_secret.clone()),
             config,
@@ -156,6 +182,7 @@ impl Simulator {
             offset_ms: AtomicU64::new(0),
             model: Mutex::new(model),
             seen: Mutex::default(),
+            keys: Mutex::default(),
             changed: Notify::new(),
             closing: CancellationToken::new(),
         })
@@ -217,25 +244,56 @@ impl Simulator {
             posted += stream::iter(due)
                 .map(|delivery| self.deliver(delivery))
                 .buffer_unordered(SENDERS)
+                .filter(|sent| std::future::ready(*sent))
                 .count()
                 .await;
         }
     }
 
-    async fn deliver(&self, delivery: Delivery) {
+    /// What signs a delivery; `None` when it must not be sent any more.
+    fn signer(&self, delivery: &Delivery, at: Timestamp) -> Option<Signer> {
+        match &delivery.to {
+            To::Own if self.config.dynamic_signing == DynamicSigning::Jwt => {
+                let signer = self.keys().signer(&self.config.tokens);
+                Some(signer.map_or(Signer::Secrets(Vec::new()), Signer::Token))
+            }
+            To::Configured | To::Own => {
+                let secret = self.config.webhook_secret.iter().cloned();
+                Some(Signer::Secrets(secret.collect()))
+            }
+            To::Registered(id) => {
+                let model = self.model();
+                let hook = model.hooks.get(id)?;
+                let enabled = hook.state == WebhookState::Enabled;
+                enabled.then(|| Signer::Secrets(hook.secrets(at)))
+            }
+        }
+    }
+
+    /// Sends a delivery; says whether it was posted.
+    async fn deliver(&self, delivery: Delivery) -> bool {
         let at = self.now();
+        let Some(signer) = self.signer(&delivery, at) else {
+            self.model().outbox.abandon(delivery.seq);
+            return false;
+        };
         // Signed with the clock's own time: a receiver must find it fresh although the model's time
         // was moved.
         let stamp = self.clock.now();
-        let sent = webhooks::seal(&delivery, self.config.webhook_secret.as_ref(), stamp);
+        let sent = webhooks::seal(&delivery, &signer, stamp);
         let status = self.sender.post(&delivery, &sent).await;
         let attempt = Attempt { status, at, sent };
         let (retry, most) = (self.config.webhook_retry, self.config.webhook_attempts);
         let unit = self.ids.unit();
         let mut model = self.model();
+        if let To::Registered(id) = &delivery.to {
+            let arrived = status.is_some_and(|status| (200..300).contains(&status));
+            model.hooks.note(id, arrived, at);
+        }
         model
             .outbox
             .settle(delivery.seq, attempt, retry, most, unit);
+        true
     }
 
     /// The model's time.
@@ -274,6 +332,10 @@ impl Simulator {
 
     fn model(&self) -> MutexGuard<'_, Model> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keys(&self) -> MutexGuard<'_, KeyRing> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn seen(&self) -> MutexGuard<'_, RequestLog> {

@@ -2,7 +2,7 @@
 //!
 //! The signer is the simulator's own, apart from the verifier of the service: a mistake made twice
 //! would cancel itself out. Standard Webhooks: `v1,` and the base64 of HMAC-SHA256 over
-//! `id.timestamp.body`, the key being the base64 behind `whsec_`. The timestamp is that of the
+//! `id.timestamp.body`, once for each secret with blanks between, the key being the base64 behind `whsec_`. The timestamp is that of the
 //! attempt. No redirects, no proxies, a bounded wait; the answer's body is not read.
 
 use std::time::Duration;
@@ -11,6 +11,7 @@ use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use super::jwt::TokenSigner;
 use super::state::outbox::{Delivery, Sent, Twist};
 use crate::base::clock::Timestamp;
 use crate::base::secret::Secret;
@@ -40,28 +41,52 @@ pub(crate) fn sign(secret: &Secret, id: &str, timestamp: i64, body: &[u8]) -> Op
     Some(format!("v1,{tag}"))
 }
 
+/// What proves a delivery.
+#[derive(Debug)]
+pub(crate) enum Signer {
+    /// One signature for each secret; none without any.
+    Secrets(Vec<Secret>),
+    /// A token alone.
+    Token(TokenSigner),
+}
+
+impl Signer {
+    /// The header's value.
+    fn sign(&self, id: &str, at: Timestamp, body: &[u8]) -> Option<String> {
+        match self {
+            Self::Token(signer) => signer.token(at),
+            Self::Secrets(secrets) => {
+                let all: Vec<String> = secrets
+                    .iter()
+                    .filter_map(|secret| sign(secret, id, at.as_seconds(), body))
+                    .collect();
+                (!all.is_empty()).then(|| all.join(" "))
+            }
+        }
+    }
+}
+
 /// What goes out on this attempt.
-pub(crate) fn seal(delivery: &Delivery, secret: Option<&Secret>, now: Timestamp) -> Sent {
-    let signed = |at: Timestamp| {
-        let timestamp = at.as_seconds();
+pub(crate) fn seal(delivery: &Delivery, signer: &Signer, now: Timestamp) -> Sent {
+    let made = |at: Timestamp| {
         let (id, body) = (&delivery.webhook_id, delivery.body.clone());
         Sent {
-            timestamp,
-            signature: secret.and_then(|secret| sign(secret, id, timestamp, &body)),
+            timestamp: at.as_seconds(),
+            signature: signer.sign(id, at, &body),
             body,
         }
     };
     match &delivery.twist {
-        Twist::Honest | Twist::Once => signed(now),
-        Twist::Stale => signed(now.before(STALE)),
+        Twist::Honest | Twist::Once => made(now),
+        Twist::Stale => made(now.before(STALE)),
         Twist::Replayed(sent) => sent.clone(),
         Twist::Unsigned => Sent {
             signature: None,
-            ..signed(now)
+            ..made(now)
         },
         Twist::Tampered => {
-            // Still the same JSON, one byte longer: only the signature can tell.
-            let mut sent = signed(now);
+            // Still the same JSON, one byte longer: only the signature can tell, and no token.
+            let mut sent = made(now);
             sent.body = [&sent.body[..], b" "].concat().into();
             sent
         }

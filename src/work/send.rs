@@ -4,9 +4,13 @@
 //! off at any instant; the row then says `sending`, and is freed as ambiguous at start-up or when its
 //! lease runs out. A running send renews its lease, so a live sender keeps it however long a download
 //! takes; one that stalls past it loses the row, and its receipt is refused.
+//!
+//! Each effect has slots of its own: a receiver that hangs, or downloads that take an hour, keep no
+//! other effect and no alert waiting.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -35,7 +39,8 @@ pub struct Sender {
     ids: Arc<dyn Ids>,
     backoff: Backoff,
     lease: Duration,
-    slots: Arc<Slots>,
+    concurrency: usize,
+    slots: Mutex<BTreeMap<String, Arc<Slots>>>,
 }
 
 impl Sender {
@@ -59,7 +64,8 @@ impl Sender {
                 cap: settings.retry_cap,
             },
             lease: settings.lease,
-            slots: Slots::new(settings.concurrency, 0),
+            concurrency: settings.concurrency,
+            slots: Mutex::default(),
         }
     }
 
@@ -67,20 +73,44 @@ impl Sender {
     pub async fn step(&self) -> Result<Vec<EffectState>, StoreError> {
         let due = self.claim().await?;
         let ends = join_all(due.into_iter().map(|effect| {
-            let slot = self.slots.take(false);
+            let slot = self.slots_of(&effect.record.effect).take(false);
             self.send(effect, slot)
         }));
         Ok(ends.await.into_iter().flatten().collect())
     }
 
     async fn claim(&self) -> Result<Vec<LeasedEffect>, StoreError> {
-        let free = self.slots.free();
-        match self.store.next_effect_due().await? {
-            Some(due) if free > 0 && due <= self.clock.now() => {
-                self.store.begin_sends(count(free), self.lease).await
-            }
-            _ => Ok(Vec::new()),
+        let now = self.clock.now();
+        let due = self
+            .store
+            .effects_due()
+            .await?
+            .into_iter()
+            .filter(|(_, at)| *at <= now);
+        let quotas: Vec<_> = due
+            .map(|(name, _)| {
+                let free = self.slots_of(&name).free();
+                (name, count(free))
+            })
+            .filter(|(_, free)| *free > 0)
+            .collect();
+        // A claim that can take nothing would be a commit, and every commit wakes this loop.
+        if quotas.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.store.begin_sends(quotas, self.lease).await
         }
+    }
+
+    fn slots_of(&self, effect: &str) -> Arc<Slots> {
+        let mut all = self
+            .slots
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let slots = all
+            .entry(effect.to_owned())
+            .or_insert_with(|| Slots::new(self.concurrency, 0));
+        Arc::clone(slots)
     }
 
     /// Sends one effect and writes its receipt. `None` when the receipt could not be written: the
@@ -249,7 +279,7 @@ impl Sender {
                 break;
             }
             for effect in due {
-                let slot = self.slots.take(false);
+                let slot = self.slots_of(&effect.record.effect).take(false);
                 let (sender, group_, freed) = (Arc::clone(self), group.clone(), Arc::clone(freed));
                 group.spawn("effect", async move {
                     tokio::select! {
@@ -262,10 +292,17 @@ impl Sender {
             }
         }
         let now = self.clock.now();
-        Ok(match self.store.next_effect_due().await? {
-            Some(due) if due > now => due.since(now).min(SAFETY_POLL),
-            _ => SAFETY_POLL,
-        })
+        // What is overdue waits for a slot, and the end of a running send tells.
+        let later = self
+            .store
+            .effects_due()
+            .await?
+            .into_iter()
+            .map(|(_, at)| at)
+            .filter(|at| *at > now);
+        Ok(later
+            .min()
+            .map_or(SAFETY_POLL, |at| at.since(now).min(SAFETY_POLL)))
     }
 }
 

@@ -33,6 +33,13 @@ impl Slots {
             .saturating_sub(self.taken.load(Ordering::Acquire))
     }
 
+    /// Free slots that a fresh item may take: one is kept for old ones while none of them runs, so that
+    /// a flood of webhooks cannot stop reconciliation.
+    pub(super) fn free_for_fresh(&self) -> usize {
+        let kept = usize::from(self.total > 1 && self.taken_old.load(Ordering::Acquire) == 0);
+        self.free().saturating_sub(kept)
+    }
+
     /// Free slots that an old item may take.
     pub(super) fn free_for_old(&self) -> usize {
         let taken = self.taken_old.load(Ordering::Acquire);
@@ -84,11 +91,17 @@ mod tests {
         let slots = Slots::new(8, 4);
         let old: Vec<_> = (0..4).map(|_| slots.take(true)).collect();
         assert_eq!((slots.free(), slots.free_for_old()), (4, 0));
+        assert_eq!(
+            slots.free_for_fresh(),
+            4,
+            "an old one runs: nothing is kept"
+        );
         let fresh: Vec<_> = (0..3).map(|_| slots.take(false)).collect();
         drop(old);
         assert_eq!((slots.free(), slots.free_for_old()), (5, 4));
         drop(fresh);
         assert_eq!((slots.free(), slots.free_for_old()), (8, 4));
+        assert_eq!(slots.free_for_fresh(), 7, "one is kept for an old one");
     }
 
     #[test]

@@ -165,17 +165,19 @@ impl Worker {
         if free == 0 {
             return Ok(Vec::new());
         }
-        let old = self.slots.free_for_old();
+        let (fresh, old) = (self.slots.free_for_fresh(), self.slots.free_for_old());
         // Reading is cheap, a claim is a commit, and every commit wakes this loop again: a claim that
         // can take nothing would make it spin.
         let (fresh_due, old_due) = self.store.next_work_due_by_lane().await?;
         let now = self.clock.now();
         let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
-        let claimable = is_due(fresh_due) || (old > 0 && is_due(old_due));
+        let claimable = (fresh > 0 && is_due(fresh_due)) || (old > 0 && is_due(old_due));
         if !claimable {
             return Ok(Vec::new());
         }
-        self.store.claim(count(free), count(old), self.lease).await
+        self.store
+            .claim(count(free), count(fresh), count(old), self.lease)
+            .await
     }
 
     /// Carries one item to its end.

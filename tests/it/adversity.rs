@@ -1,5 +1,6 @@
 //! Orders, collisions and texts that nobody sends on purpose.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -215,7 +216,10 @@ async fn a_cut_off_alert_raises_no_alert_about_itself() {
         .open_alert("x".to_owned(), "x".to_owned(), w.planner.clone())
         .await
         .unwrap();
-    let sending = store.begin_sends(8, MINUTE).await.unwrap();
+    let sending = store
+        .begin_sends(vec![("pager".to_owned(), 8)], MINUTE)
+        .await
+        .unwrap();
     assert_eq!(sending.len(), 1);
     let policies = vec![("pager".to_owned(), AmbiguousPolicy::Hold)];
     store
@@ -323,7 +327,7 @@ async fn a_file_that_somebody_holds_for_a_while_costs_neither_the_answer_nor_an_
     use sqlx::Connection as _;
     let w = World::new().await;
     w.register(A, "nightly").await;
-    let told = std::sync::Arc::new(tokio::sync::Notify::new());
+    let told = Arc::new(tokio::sync::Notify::new());
     let Says::Body(body) = succeeded(A) else {
         unreachable!()
     };
@@ -392,7 +396,7 @@ async fn registering_an_adopted_operation_that_waits_for_a_client_runs_the_effec
         on: vec![hookledger::domain::effect::Trigger::RequiresAction],
         ambiguous: AmbiguousPolicy::Retry,
     };
-    let planner = std::sync::Arc::new(hookledger::effects::plan::Planner::new(
+    let planner = Arc::new(hookledger::effects::plan::Planner::new(
         vec![rule],
         Vec::new(),
     ));
@@ -415,4 +419,74 @@ async fn registering_an_adopted_operation_that_waits_for_a_client_runs_the_effec
     registrar.register(name, kind, None).await.unwrap();
     w.send().await;
     assert_eq!(w.notify.sent().len(), 1);
+}
+
+/// A receiver that answers only when told.
+#[derive(Debug)]
+struct Hanging(tokio::sync::Notify);
+
+#[async_trait::async_trait]
+impl hookledger::effects::Effect for Hanging {
+    async fn deliver(&self, _message: &hookledger::effects::Message) -> Delivery {
+        self.0.notified().await;
+        Delivery::Done
+    }
+
+    fn timeout(&self) -> Duration {
+        60 * MINUTE
+    }
+
+    fn kind(&self) -> &'static str {
+        "hanging"
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_keeps_no_other_effect_waiting() {
+    use hookledger::effects::Registry;
+    let w = World::new().await;
+    for i in 0..20 {
+        let name = format!("batches/h{i}");
+        w.register(&name, "nightly").await;
+        w.api.says(&name, succeeded(&name));
+        w.tell(&format!("m{i}"), &name).await;
+    }
+    while !w.work().await.is_empty() {}
+    let alert = w
+        .base
+        .store
+        .open_alert("x".to_owned(), "x".to_owned(), w.planner.clone());
+    alert.await.unwrap();
+    // "notify" hangs with far more due than it has slots; "pager" must still be told.
+    let mut registry = Registry::default();
+    let rule = |name: &str| hookledger::domain::effect::EffectRule {
+        name: name.to_owned(),
+        job_kind: "*".to_owned(),
+        on: Vec::new(),
+        ambiguous: AmbiguousPolicy::Retry,
+    };
+    let hanging = Hanging(tokio::sync::Notify::new());
+    registry.add(rule("notify"), Arc::new(hanging)).unwrap();
+    registry.add(rule("pager"), w.pager.clone()).unwrap();
+    let sender = Arc::new(hookledger::work::Sender::new(
+        w.base.store.clone(),
+        Arc::new(registry),
+        w.planner.clone(),
+        w.base.clock.clone(),
+        w.base.ids.clone(),
+        &w.settings.delivery,
+    ));
+    let group = Shutdown::new(w.base.clock.clone());
+    let stop = group.clone();
+    group.spawn_loop("sender", move |heart| {
+        Arc::clone(&sender).run_loop(stop.clone(), heart)
+    });
+    let mut news = w.base.store.news();
+    while w.pager.sent().is_empty() {
+        news.changed().await.unwrap();
+    }
+    // Eight of the hanging one; the alert's own receipt may not be written yet.
+    let sending = w.base.store.gauges().await.unwrap().effects_sending;
+    assert!((8..=9).contains(&sending), "{sending}");
+    group.begin();
 }

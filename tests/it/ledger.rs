@@ -739,7 +739,12 @@ async fn a_crash_while_sending_is_ambiguous_and_the_policy_decides() {
         w.api.says(A, succeeded(A));
         w.tell("m1", A).await;
         w.work().await;
-        let sending = w.base.store.begin_sends(10, MINUTE).await.unwrap();
+        let sending = w
+            .base
+            .store
+            .begin_sends(vec![("notify".to_owned(), 10)], MINUTE)
+            .await
+            .unwrap();
         assert_eq!(sending.len(), 1);
         let (dir, now) = w.base.close().await;
 
@@ -881,7 +886,7 @@ async fn a_leased_item_of_a_dead_process_runs_again_at_once_and_stays_charged() 
     let w = World::new().await;
     w.register(A, "nightly").await;
     w.tell("m1", A).await;
-    let held = w.base.store.claim(8, 4, MINUTE).await.unwrap();
+    let held = w.base.store.claim(8, 8, 4, MINUTE).await.unwrap();
     assert_eq!((held.len(), held[0].attempts), (1, 1));
     let w = w.restart().await;
     let ready = w.base.store.work_items(None, None, 9).await.unwrap().items;
@@ -905,7 +910,7 @@ async fn an_expired_lease_is_taken_back_and_its_old_holder_is_fenced_off() {
     let w = World::new().await;
     w.register(A, "nightly").await;
     w.tell("m1", A).await;
-    let held = w.base.store.claim(8, 4, MINUTE).await.unwrap().remove(0);
+    let held = w.base.store.claim(8, 8, 4, MINUTE).await.unwrap().remove(0);
     w.base.clock.jump_to(w.now().after(24 * HOUR));
     assert_eq!(
         w.reconcile().await.leases_freed,
@@ -914,7 +919,7 @@ async fn an_expired_lease_is_taken_back_and_its_old_holder_is_fenced_off() {
     );
     w.advance(2 * MINUTE);
     assert_eq!(w.reconcile().await.leases_freed, 1);
-    let again = w.base.store.claim(8, 4, MINUTE).await.unwrap().remove(0);
+    let again = w.base.store.claim(8, 8, 4, MINUTE).await.unwrap().remove(0);
     assert!(again.epoch > held.epoch);
     assert!(w.base.store.renew(&held, MINUTE).await.is_err());
     let done = hookledger::store::Close::Done(Outcome::Settled);
@@ -933,7 +938,7 @@ async fn an_event_during_a_fetch_is_not_lost_and_never_makes_two_ready_rows() {
     let w = World::new().await;
     w.register(A, "nightly").await;
     w.tell("m1", A).await;
-    let held = w.base.store.claim(8, 4, MINUTE).await.unwrap().remove(0);
+    let held = w.base.store.claim(8, 8, 4, MINUTE).await.unwrap().remove(0);
     w.tell("m2", A).await;
     let failure = hookledger::store::WorkFailure {
         again_at: w.now(),

@@ -24,6 +24,8 @@ mod metrics;
 mod service;
 mod simulator_api;
 mod simulator_faults;
+mod simulator_jwt;
+mod simulator_registered;
 mod simulator_serve;
 mod simulator_support;
 mod simulator_webhooks;

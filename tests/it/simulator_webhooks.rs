@@ -1,9 +1,10 @@
 //! Events as a receiver meets them: signed, late, twice, swapped, changed, forged, not at all.
 
 use hookledger::base::clock::Timestamp;
+use hookledger::base::secret::Secret;
 use hookledger::simulator::{
-    DeliveryState, IdForm, Kind, Mode, NewJob, Outcome, RawWebhook, Refused, WebhookFault,
-    WebhookPlan,
+    DeliveryState, DynamicSigning, IdForm, Kind, Mode, NewJob, Outcome, RawWebhook, Refused,
+    SimulatorConfig, WebhookFault, WebhookPlan,
 };
 use serde_json::{Value, json};
 use wiremock::matchers::any;
@@ -131,7 +132,13 @@ async fn endings_without_an_event_are_told_to_nobody() {
 #[tokio::test]
 async fn a_job_with_its_own_destinations_does_not_use_the_configured_one() {
     let (usual, own) = (receiver(200).await, receiver(200).await);
-    let sim = Sim::telling(&usual.uri()).await;
+    let sim = Sim::with(SimulatorConfig {
+        webhook_url: Some(usual.uri().parse().unwrap()),
+        webhook_secret: Some(Secret::new(SECRET)),
+        dynamic_signing: DynamicSigning::Hmac,
+        ..SimulatorConfig::default()
+    })
+    .await;
     let create = json!({
         "instances": [{"prompt": "cat"}],
         "webhookConfig": {"uris": [own.uri()], "user_metadata": {"job": "42"}},

@@ -93,6 +93,7 @@ sys.exit(1)
 PYTHON
 
 script 3.6.1 batches_files_interactions.py
+script 3.6.1 webhooks.py
 script 2.34.0 video.py
 
 if [ "$failed" -ne 0 ]; then

@@ -10,6 +10,7 @@ use super::create;
 use super::error::ApiError;
 use super::reply::Reply;
 use super::upload;
+use super::webhook_service;
 use crate::base::clock::Timestamp;
 use crate::base::ids::Ids;
 use crate::simulator::state::Model;
@@ -113,6 +114,15 @@ pub(crate) fn answer(
         | Call::GetFile(_)
         | Call::DownloadFile(_)
         | Call::DeleteFile(_) => upload::answer(model, call, asked),
+        Call::CreateWebhook
+        | Call::ListWebhooks
+        | Call::GetWebhook(_)
+        | Call::UpdateWebhook(_)
+        | Call::DeleteWebhook(_)
+        | Call::PingWebhook(_)
+        | Call::RotateSecret(_) => webhook_service::answer(model, call, asked),
+        // Not the model's: whoever serves answers it.
+        Call::Jwks => Err(ApiError::not_found()),
     }
 }
 

@@ -8,29 +8,51 @@ use super::error::Envelope;
 /// A call of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call<'a> {
-    CreateBatch { model: &'a str, embed: bool },
+    CreateBatch {
+        model: &'a str,
+        embed: bool,
+    },
     ListBatches,
     GetBatch(&'a str),
     CancelBatch(&'a str),
     DeleteBatch(&'a str),
-    Upload { version: &'a str },
+    Upload {
+        version: &'a str,
+    },
     ListFiles,
     GetFile(&'a str),
     DownloadFile(&'a str),
     DeleteFile(&'a str),
-    CreateVideo { model: &'a str },
-    GetVideo { model: &'a str, id: &'a str },
+    CreateVideo {
+        model: &'a str,
+    },
+    GetVideo {
+        model: &'a str,
+        id: &'a str,
+    },
     CreateInteraction,
     GetInteraction(&'a str),
     CancelInteraction(&'a str),
     DeleteInteraction(&'a str),
     ListModels,
     GetModel(&'a str),
+    CreateWebhook,
+    ListWebhooks,
+    GetWebhook(&'a str),
+    UpdateWebhook(&'a str),
+    DeleteWebhook(&'a str),
+    PingWebhook(&'a str),
+    RotateSecret(&'a str),
+    /// The keys of dynamic signing; it asks for no API key.
+    Jwks,
 }
 
 impl<'a> Call<'a> {
     /// The call behind a method and a path; `None` is a path Google does not know.
     pub(crate) fn parse(method: &str, path: &'a str) -> Option<Self> {
+        if (method, path) == ("GET", "/.well-known/jwks.json") {
+            return Some(Self::Jwks);
+        }
         let path = path.strip_prefix('/')?;
         let (place, path) = match path.split_once('/')? {
             (place @ ("upload" | "download"), rest) => (place, rest),
@@ -85,6 +107,23 @@ impl<'a> Call<'a> {
             ("GET", ["interactions", id]) => Self::GetInteraction(id),
             ("POST", ["interactions", id, "cancel"]) => Self::CancelInteraction(id),
             ("DELETE", ["interactions", id]) => Self::DeleteInteraction(id),
+            (_, ["webhooks"] | ["webhooks", _]) => return Self::of_webhooks(method, segments),
+            _ => return None,
+        })
+    }
+
+    fn of_webhooks(method: &str, segments: &[&'a str]) -> Option<Self> {
+        Some(match (method, segments) {
+            ("POST", ["webhooks"]) => Self::CreateWebhook,
+            ("GET", ["webhooks"]) => Self::ListWebhooks,
+            ("GET", ["webhooks", id]) => Self::GetWebhook(id),
+            ("PATCH", ["webhooks", id]) => Self::UpdateWebhook(id),
+            ("DELETE", ["webhooks", id]) => Self::DeleteWebhook(id),
+            ("POST", ["webhooks", action]) => match action.rsplit_once(':')? {
+                (id, "ping") => Self::PingWebhook(id),
+                (id, "rotateSigningSecret") => Self::RotateSecret(id),
+                _ => return None,
+            },
             _ => return None,
         })
     }
@@ -92,7 +131,7 @@ impl<'a> Call<'a> {
 
 /// The envelope in which errors of this path come.
 pub(crate) fn envelope(path: &str) -> Envelope {
-    if path.split('/').nth(2) == Some("interactions") {
+    if matches!(path.split('/').nth(2), Some("interactions" | "webhooks")) {
         Envelope::Interactions
     } else {
         Envelope::Classic
@@ -121,6 +160,14 @@ mod tests {
                     Call::DownloadFile("a"),
                 ),
                 ("POST", "/upload/V/files", Call::Upload { version }),
+                ("POST", "/V/webhooks", Call::CreateWebhook),
+                ("PATCH", "/V/webhooks/w", Call::UpdateWebhook("w")),
+                ("POST", "/V/webhooks/w:ping", Call::PingWebhook("w")),
+                (
+                    "POST",
+                    "/V/webhooks/w:rotateSigningSecret",
+                    Call::RotateSecret("w"),
+                ),
                 (
                     "POST",
                     "/V/models/veo-3.1:predictLongRunning",

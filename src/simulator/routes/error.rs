@@ -1,7 +1,7 @@
 //! Google's two error envelopes.
 //!
 //! Batches, files, models and operations answer a numeric code with a status word and details;
-//! interactions answer a string code and nothing else. Which one applies depends on the path alone.
+//! interactions and webhooks answer a string code and nothing else. Which one applies depends on the path alone.
 
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //!
 //! One request of the API: it is written into the request log; its path is read into a call (a path
 //! Google does not know answers an HTML 404); the API key is checked (not for the bytes of an
-//! upload); a fault may answer instead; time is played up to now; the call acts on the model; a
+//! upload, nor for the public keys); a fault may answer instead; time is played up to now; the call acts on the model; a
 //! fault may spoil the answer. Acting comes before spoiling, so a create whose answer is lost has
 //! made its job, as with the real API.
 //!
@@ -17,6 +17,12 @@
 //! DELETE /_sim/faults                  forgets them all
 //! POST   /_sim/forge                   {"name":"batches/…","type":"batch.succeeded"}: a signed lie → {"ids"}
 //! POST   /_sim/webhooks/send           {"replay":"msg_…"} or {"body":…,"id":…,"unsigned":true} → {"id"}
+//! GET    /_sim/webhooks                the registered webhooks, how often each failed
+//! POST   /_sim/webhooks/{id}/state     {"state":"disabled_due_to_failed_deliveries"}
+//! POST   /_sim/ping-body               {"body":…}: what pings send; null is the usual body again
+//! POST   /_sim/jwks/rotate             {"withdraw":true,"hidden":true}: a new key signs → {"kid"}
+//! POST   /_sim/jwks/publish            puts hidden keys into the key set
+//! POST   /_sim/jwt-claims              {"claims":{"aud":null,"x":1}}: over the usual claims
 //! POST   /_sim/advance                 {"ms":60000}: moves the model's time → {"now"}
 //! GET    /_sim/requests                requests the API has seen
 //! GET    /_sim/deliveries              webhooks sent, waiting or dropped
@@ -31,7 +37,9 @@ pub(crate) mod error;
 pub(crate) mod reply;
 pub(crate) mod requests;
 pub(crate) mod steer;
+pub(crate) mod steer_hooks;
 pub(crate) mod upload;
+pub(crate) mod webhook_service;
 
 use std::sync::Arc;
 
@@ -55,7 +63,9 @@ const LARGEST_BODY: usize = 256 * 1024 * 1024;
 /// All routes.
 pub(crate) fn router(sim: Arc<Simulator>) -> Router {
     let api = Router::new().fallback(serve).with_state(Arc::clone(&sim));
-    steer::router(sim).fallback_service(api)
+    steer::router(Arc::clone(&sim))
+        .merge(steer_hooks::router(sim))
+        .fallback_service(api)
 }
 
 async fn serve(State(sim): State<Arc<Simulator>>, request: Request) -> Response {
@@ -69,7 +79,8 @@ async fn serve(State(sim): State<Arc<Simulator>>, request: Request) -> Response 
         return Reply::html(404, "Not Found").whole();
     };
     let envelope = call::envelope(&path);
-    if !upload::is_continued(&call, query)
+    if call != Call::Jwks
+        && !upload::is_continued(&call, query)
         && let Err(error) = check_key(&sim, &parts)
     {
         return error.render(envelope).whole();
@@ -85,7 +96,11 @@ async fn serve(State(sim): State<Arc<Simulator>>, request: Request) -> Response 
             .render(envelope)
             .whole();
     };
-    let reply = {
+    let reply = if call == Call::Jwks {
+        let max_age = sim.config.tokens.max_age.as_secs();
+        let caching = format!("public, max-age={max_age}, must-revalidate");
+        Reply::ok(&sim.keys().jwks()).with("cache-control", caching)
+    } else {
         let asked = Asked {
             headers: &parts.headers,
             query,

@@ -32,24 +32,24 @@ pub(crate) fn router(sim: Arc<Simulator>) -> Router {
         .with_state(sim)
 }
 
-fn whole(answer: Answer) -> Response {
+pub(crate) fn whole(answer: Answer) -> Response {
     answer.unwrap_or_else(|refusal| refusal).whole()
 }
 
-fn refusal(status: u16, text: &str) -> Reply {
+pub(crate) fn refusal(status: u16, text: &str) -> Reply {
     Reply::json(status, &json!({"error": text}))
 }
 
-fn refused(why: Refused) -> Reply {
+pub(crate) fn refused(why: Refused) -> Reply {
     let status = match why {
-        Refused::Unknown => 404,
+        Refused::Unknown | Refused::UnknownWebhook => 404,
         Refused::AlreadyEnded => 409,
         Refused::DoesNotFit | Refused::NoDestination => 400,
     };
     refusal(status, &why.to_string())
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
     serde_json::from_slice(body).map_err(|error| refusal(400, &error.to_string()))
 }
 
@@ -155,10 +155,15 @@ async fn requests(State(sim): Sim) -> Response {
 async fn deliveries(State(sim): Sim) -> Response {
     let mut all = sim.deliveries();
     for delivery in &mut all {
-        // The last part of the path is the receiver's token.
-        if let Some((rest, _)) = delivery.url.rsplit_once('/') {
-            delivery.url = format!("{rest}/…");
-        }
+        delivery.url = veiled(&delivery.url);
     }
     Reply::ok(&json!({"deliveries": all})).whole()
+}
+
+/// A URL without the last part of its path, which is the receiver's token.
+pub(crate) fn veiled(url: &str) -> String {
+    match url.rsplit_once('/') {
+        Some((rest, _)) => format!("{rest}/…"),
+        None => url.to_owned(),
+    }
 }

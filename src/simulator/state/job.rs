@@ -174,6 +174,9 @@ pub enum Refused {
     /// No such job.
     #[error("no such operation")]
     Unknown,
+    /// No such registered webhook.
+    #[error("no such webhook")]
+    UnknownWebhook,
     /// It ended before.
     #[error("the operation has already ended")]
     AlreadyEnded,

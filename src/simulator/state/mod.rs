@@ -14,6 +14,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod files;
+pub(crate) mod hooks;
 pub(crate) mod interaction;
 pub(crate) mod job;
 pub(crate) mod names;
@@ -27,8 +28,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use self::files::Files;
+use self::hooks::Hooks;
 use self::job::{Draft, Job, Kind, Outcome, Refused, Work};
-use self::outbox::{Letter, Outbox, Twist};
+use self::outbox::{Letter, Outbox, To, Twist};
 use self::plan::{IdForm, Mode};
 use super::faults::Faults;
 use crate::base::clock::Timestamp;
@@ -45,6 +47,9 @@ pub(crate) struct Model {
     pub(crate) files: Files,
     pub(crate) outbox: Outbox,
     pub(crate) faults: Faults,
+    pub(crate) hooks: Hooks,
+    /// What a ping sends instead of the usual body.
+    pub(crate) ping_body: Option<Value>,
 }
 
 impl Model {
@@ -275,6 +280,40 @@ impl Model {
         Ok(told)
     }
 
+    /// Sends a ping to a registered webhook, once. Nobody documented its body: this one looks like
+    /// an event, and `ping_body` may be anything.
+    pub(crate) fn ping(&mut self, id: &str, now: Timestamp, ids: &dyn Ids) {
+        let Some(hook) = self.hooks.get(id) else {
+            return;
+        };
+        let name = format!("webhooks/{id}");
+        let usual = json!({
+            "type": "webhook.ping",
+            "version": "v1",
+            "timestamp": now,
+            "data": {"id": id},
+        });
+        let body = match &self.ping_body {
+            Some(Value::String(text)) => text.clone(),
+            Some(body) => body.to_string(),
+            None => usual.to_string(),
+        };
+        let letter = Letter {
+            webhook_id: names::webhook_id(ids),
+            event_type: "webhook.ping".to_owned(),
+            name: name.clone(),
+            to: To::Registered(id.to_owned()),
+            url: hook.uri.clone(),
+            body: Bytes::from(body),
+        };
+        match self.faults.take_webhook(&name, now) {
+            Some(plan) => self.outbox.post(letter, plan, now),
+            None => {
+                self.outbox.send(letter, Twist::Once, now);
+            }
+        }
+    }
+
     fn letters(
         &self,
         job: &Job,
@@ -283,20 +322,26 @@ impl Model {
         at: Timestamp,
         ids: &dyn Ids,
     ) -> Vec<Letter> {
-        let urls = if job.draft.uris.is_empty() {
-            self.webhook_url.iter().cloned().collect()
+        let mut places: Vec<(To, &String)> = Vec::new();
+        if job.draft.uris.is_empty() {
+            places.extend(self.webhook_url.iter().map(|url| (To::Configured, url)));
+            let wanting = self.hooks.all().filter(|hook| hook.wants(event_type));
+            places.extend(wanting.map(|hook| (To::Registered(hook.id.clone()), &hook.uri)));
         } else {
-            job.draft.uris.clone()
-        };
+            // Instead of the registered ones, not beside them.
+            places.extend(job.draft.uris.iter().map(|url| (To::Own, url)));
+        }
         let id = plan::event_id(&job.name, form, ids);
         let body = event(job, event_type, &id, at);
         let body = Bytes::from(body.to_string());
-        urls.into_iter()
-            .map(|url| Letter {
+        places
+            .into_iter()
+            .map(|(to, url)| Letter {
                 webhook_id: names::webhook_id(ids),
                 event_type: event_type.to_owned(),
                 name: job.name.clone(),
-                url,
+                to,
+                url: url.clone(),
                 body: body.clone(),
             })
             .collect()

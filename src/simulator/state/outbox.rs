@@ -19,6 +19,17 @@ use crate::base::clock::Timestamp;
 /// How many settled deliveries are remembered.
 const REMEMBERED: usize = 10_000;
 
+/// By whom a delivery is wanted, which decides how it is signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum To {
+    /// The simulator's configured URL.
+    Configured,
+    /// The registered webhook of this id.
+    Registered(String),
+    /// A URL the job itself brought.
+    Own,
+}
+
 /// What is done to a delivery on its way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Twist {
@@ -65,6 +76,7 @@ pub(crate) struct Delivery {
     pub(crate) event_type: String,
     /// The job it speaks of; empty for a body sent raw.
     pub(crate) name: String,
+    pub(crate) to: To,
     pub(crate) url: String,
     pub(crate) body: Bytes,
     pub(crate) twist: Twist,
@@ -87,6 +99,7 @@ pub(crate) struct Letter {
     pub(crate) webhook_id: String,
     pub(crate) event_type: String,
     pub(crate) name: String,
+    pub(crate) to: To,
     pub(crate) url: String,
     pub(crate) body: Bytes,
 }
@@ -156,6 +169,7 @@ impl Outbox {
             webhook_id: letter.webhook_id,
             event_type: letter.event_type,
             name: letter.name,
+            to: letter.to,
             url: letter.url,
             body: letter.body,
             twist,
@@ -240,6 +254,14 @@ impl Outbox {
         self.remember(delivery);
     }
 
+    /// Takes a delivery out of the outbox without sending it.
+    pub(crate) fn abandon(&mut self, seq: u64) {
+        if let Some(mut delivery) = self.open.remove(&seq) {
+            delivery.state = DeliveryState::Dropped;
+            self.remember(delivery);
+        }
+    }
+
     fn remember(&mut self, delivery: Delivery) {
         if self.settled.len() >= REMEMBERED {
             self.settled.pop_front();
@@ -272,6 +294,7 @@ mod tests {
             webhook_id: format!("msg_{name}"),
             event_type: "batch.succeeded".to_owned(),
             name: name.to_owned(),
+            to: To::Configured,
             url: "http://127.0.0.1:1/h".to_owned(),
             body: Bytes::from_static(b"{}"),
         }

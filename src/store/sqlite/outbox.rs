@@ -33,10 +33,11 @@ pub enum EffectRetry {
 }
 
 impl Store {
-    /// Claims due effects for sending: the intent, committed before anything leaves.
+    /// Claims due effects for sending: the intent, committed before anything leaves. `quotas` says how
+    /// many of each effect's name may be claimed.
     pub async fn begin_sends(
         &self,
-        limit: u32,
+        quotas: Vec<(String, u32)>,
         lease: Duration,
     ) -> Result<Vec<LeasedEffect>, StoreError> {
         let now = self.clock.now();
@@ -44,27 +45,31 @@ impl Store {
         self.writer
             .write("begin send", Lane::Normal, move |connection| {
                 Box::pin(async move {
-                    let rows = sqlx::query(
-                        "UPDATE effects SET state = 'sending', attempts = attempts + 1, \
-                         lease_epoch = lease_epoch + 1, lease_until_ms = ?1 \
-                         WHERE id IN (SELECT id FROM effects WHERE state IN ('planned', 'ambiguous') \
-                                      AND next_attempt_at_ms <= ?2 ORDER BY next_attempt_at_ms LIMIT ?3) \
-                         RETURNING *",
-                    )
-                    .bind(until)
-                    .bind(now.as_millis())
-                    .bind(limit)
-                    .fetch_all(connection)
-                    .await?;
-                    rows.iter()
-                        .map(|row| {
-                            Ok(LeasedEffect {
+                    let mut claimed = Vec::new();
+                    for (name, quota) in quotas {
+                        let rows = sqlx::query(
+                            "UPDATE effects SET state = 'sending', attempts = attempts + 1, \
+                             lease_epoch = lease_epoch + 1, lease_until_ms = ?1 \
+                             WHERE id IN (SELECT id FROM effects WHERE state IN ('planned', 'ambiguous') \
+                                          AND effect = ?2 AND next_attempt_at_ms <= ?3 \
+                                          ORDER BY next_attempt_at_ms LIMIT ?4) \
+                             RETURNING *",
+                        )
+                        .bind(until)
+                        .bind(name)
+                        .bind(now.as_millis())
+                        .bind(quota)
+                        .fetch_all(&mut *connection)
+                        .await?;
+                        for row in &rows {
+                            claimed.push(LeasedEffect {
                                 record: effect(row)?,
                                 payload: row.get("payload"),
                                 epoch: row.get("lease_epoch"),
-                            })
-                        })
-                        .collect()
+                            });
+                        }
+                    }
+                    Ok(claimed)
                 })
             })
             .await
@@ -247,6 +252,28 @@ impl Reader {
             .fetch_optional(&self.pool)
             .await?;
         row.as_ref().map(effect).transpose()
+    }
+
+    /// When the next effect of each name is due, whether the name is still configured or not. Jumps
+    /// from name to name in the index, so it costs as many steps as there are names.
+    pub async fn effects_due(&self) -> Result<Vec<(String, Timestamp)>, StoreError> {
+        let due: Vec<(String, i64)> = sqlx::query_as(
+            "WITH RECURSIVE names (effect) AS ( \
+                 SELECT min(effect) FROM effects WHERE state IN ('planned', 'ambiguous') \
+                 UNION ALL \
+                 SELECT (SELECT min(e.effect) FROM effects e \
+                         WHERE e.state IN ('planned', 'ambiguous') AND e.effect > names.effect) \
+                 FROM names WHERE names.effect IS NOT NULL) \
+             SELECT effect, (SELECT min(e.next_attempt_at_ms) FROM effects e \
+                             WHERE e.state IN ('planned', 'ambiguous') AND e.effect = names.effect) \
+             FROM names WHERE effect IS NOT NULL",
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(due
+            .into_iter()
+            .map(|(name, ms)| (name, Timestamp::from_millis(ms)))
+            .collect())
     }
 
     /// When the next effect is due, if any is.

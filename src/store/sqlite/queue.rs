@@ -22,11 +22,12 @@ use crate::domain::operation::{Kind, OperationName};
 use crate::domain::work::Reason;
 
 impl Store {
-    /// Claims due work: fresh items first, then at most `old` of the others, `total` in all. Each
-    /// lease lasts `lease` by the monotonic clock.
+    /// Claims due work: at most `fresh` items that somebody waits for, then at most `old` of the
+    /// others, `total` in all. Each lease lasts `lease` by the monotonic clock.
     pub async fn claim(
         &self,
         total: u32,
+        fresh: u32,
         old: u32,
         lease: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
@@ -35,7 +36,7 @@ impl Store {
         self.writer
             .write("claim", Lane::Normal, move |connection| {
                 Box::pin(async move {
-                    let mut leases = take(connection, true, now, until, total).await?;
+                    let mut leases = take(connection, true, now, until, fresh.min(total)).await?;
                     let taken = u32::try_from(leases.len()).unwrap_or(total);
                     let rest = total.saturating_sub(taken).min(old);
                     if rest > 0 {

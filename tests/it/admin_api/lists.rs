@@ -61,7 +61,7 @@ async fn dead_items_are_put_back_one_by_one_or_all() {
             .await;
     }
     let store = &api.world.base.store;
-    let leases = store.claim(9, 9, Duration::from_mins(1)).await.unwrap();
+    let leases = store.claim(9, 9, 9, Duration::from_mins(1)).await.unwrap();
     assert_eq!(leases.len(), 3);
     for lease in &leases {
         let failure = WorkFailure {

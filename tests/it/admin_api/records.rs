@@ -174,7 +174,7 @@ async fn an_effect_is_resolved_and_sent_again_but_not_while_it_is_sent() {
         .world
         .base
         .store
-        .begin_sends(9, Duration::from_mins(1))
+        .begin_sends(vec![("pager".to_owned(), 9)], Duration::from_mins(1))
         .await;
     assert_eq!(sent.unwrap().len(), 1);
     assert_eq!(

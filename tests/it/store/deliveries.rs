@@ -196,7 +196,7 @@ async fn a_duplicate_wakes_its_operation_whatever_became_of_another_with_the_sam
 
 /// Claims what waits and closes it without an ending.
 async fn look_at_all(base: &TestStore) {
-    for lease in base.store.claim(100, 100, MEMORY).await.unwrap() {
+    for lease in base.store.claim(100, 100, 100, MEMORY).await.unwrap() {
         let close = Close::Done(Outcome::NotTerminal);
         base.store.close_lease(&lease, close).await.unwrap();
     }

@@ -69,7 +69,7 @@ async fn lease(base: &TestStore) -> Lease {
     base.store.wake(&name(), Reason::Operator).await.unwrap();
     let mut claimed = base
         .store
-        .claim(1, 1, Duration::from_secs(60))
+        .claim(1, 1, 1, Duration::from_secs(60))
         .await
         .unwrap();
     claimed.pop().unwrap()

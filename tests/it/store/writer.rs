@@ -343,7 +343,7 @@ async fn renewals_go_before_everything_that_waits() {
         .wake(&"batches/held".parse().unwrap(), Reason::Operator)
         .await
         .unwrap();
-    let leases = base.store.claim(1, 0, Duration::from_secs(60)).await;
+    let leases = base.store.claim(1, 1, 0, Duration::from_secs(60)).await;
     let lease = leases.unwrap().remove(0);
     let mut waiting = Vec::new();
     for i in 0..200 {
@@ -373,7 +373,7 @@ async fn news_rises_with_what_may_be_due_and_not_with_renewals() {
     assert!(!news.has_changed().unwrap(), "a heartbeat is no news");
     deliver(&base, "m1", 10).await.unwrap();
     assert!(news.has_changed().unwrap());
-    let lease = base.store.claim(1, 0, Duration::from_secs(60)).await;
+    let lease = base.store.claim(1, 1, 0, Duration::from_secs(60)).await;
     let lease = lease.unwrap().remove(0);
     news.mark_unchanged();
     base.store
