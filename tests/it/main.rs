@@ -31,3 +31,4 @@ mod simulator_support;
 mod simulator_webhooks;
 mod store;
 mod support;
+mod verification_doc;
