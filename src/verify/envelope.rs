@@ -343,6 +343,14 @@ impl Admitted {
 }
 
 /// A genuine delivery.
+///
+/// Nothing but [`Admitted::verify`] makes one:
+///
+/// ```compile_fail
+/// fn unverified(body: bytes::Bytes) -> hookledger::verify::Verified {
+///     hookledger::verify::Verified { body }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Verified {
     source: Arc<str>,

@@ -10,7 +10,7 @@
 
 pub mod envelope;
 pub mod freshness;
-pub mod gemini_jwt;
+mod gemini_jwt;
 pub mod jwks;
 pub mod path_token;
 pub mod reject;

@@ -32,3 +32,4 @@ mod simulator_webhooks;
 mod store;
 mod subscription;
 mod support;
+mod verification_doc;

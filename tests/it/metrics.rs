@@ -6,6 +6,7 @@ use hookledger::domain::fault::Fault;
 use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::{Outcome, Reason};
 use hookledger::telemetry::metrics::table::{self as t, Label, Words};
+use hookledger::verify::Reject;
 
 fn listed(label: &Label) -> Vec<&'static str> {
     match label.words {
@@ -25,6 +26,11 @@ fn labels_list_exactly_the_words_of_the_domain() {
         .map(EffectState::as_str)
         .collect();
     assert_eq!(listed(&t::EFFECT_STATE), open);
+    let refusals = Reject::ALL.map(Reject::label);
+    assert_eq!(
+        listed(&t::REFUSAL).get(..refusals.len()),
+        Some(&refusals[..])
+    );
     let verdicts = [Verdict::Accepted, Verdict::Ignored, Verdict::Duplicate];
     assert_eq!(listed(&t::VERDICT), verdicts.map(Verdict::as_str));
     let endings: Vec<_> = OperationState::ALL

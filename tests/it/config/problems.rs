@@ -233,6 +233,46 @@ fn unwise_settings_are_warned_about() {
     assert!(!warned(&signed, "sources.gemini.signing_secrets"));
     let all = signed.with_environment([("HOOKLEDGER__SOURCES__GEMINI__REQUIRE", "all")]);
     assert!(!warned(&all, "sources.gemini.require"));
+    assert!(warned(&all, "sources.gemini.audiences"));
+    let with = |key: &str, value: &str| {
+        let name = format!("HOOKLEDGER__SOURCES__GEMINI__{key}");
+        doors().with_environment([(name.as_str(), value)])
+    };
+    let (audiences, urls) = ("sources.gemini.audiences", "sources.gemini.jwks_urls");
+    assert!(!warned(&with("JWT", "false"), audiences));
+    assert!(!warned(&with("AUDIENCES", "mine"), audiences));
+    assert!(warned(&with("JWKS_URLS", "http://keys.example/"), urls));
+    assert!(!warned(&with("JWKS_URLS", "http://127.0.0.1:9/"), urls));
+}
+
+#[test]
+fn tokens_need_key_sets_that_can_be_asked() {
+    for (urls, problem) in [
+        (
+            "[]",
+            "sources.gemini.jwks_urls: is empty, and tokens are accepted",
+        ),
+        (
+            "['keys.example']",
+            "sources.gemini.jwks_urls: is not a list of http",
+        ),
+        (
+            "['file:///etc/keys']",
+            "sources.gemini.jwks_urls: is not a list of http",
+        ),
+        (
+            "['https://u:canary@keys.example']",
+            "sources.gemini.jwks_urls: is not a list of http",
+        ),
+        ("7", "sources.gemini.jwks_urls: is not a list of http"),
+    ] {
+        let all = of_file(&format!("[sources.gemini]\njwks_urls = {urls}"));
+        assert_eq!(all.len(), 1, "{urls}: {all:?}");
+        assert!(all[0].starts_with(problem), "{urls}: {all:?}");
+        assert!(!all[0].contains("canary"));
+    }
+    let off = of_file("[sources.gemini]\njwt = false\njwks_urls = []");
+    assert_eq!(off, Vec::<String>::new());
 }
 
 #[test]

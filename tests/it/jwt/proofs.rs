@@ -8,6 +8,7 @@ use hookledger::receive;
 use hookledger::verify::Proof;
 use jsonwebtoken::{Algorithm, EncodingKey};
 use serde_json::{Value, json};
+use sqlx::Connection;
 
 use super::support::{KeyServer, Wanted, door, keys, signed_by, token, with};
 use crate::http_door::{BODY, NOW, Receiver, SHARED, seen, signed};
@@ -83,7 +84,12 @@ fn by_public_key(claims: &Value) -> String {
     let part = |json: &Value| data_encoding::BASE64URL_NOPAD.encode(json.to_string().as_bytes());
     let header = json!({"alg": "HS256", "kid": "a"});
     let text = format!("{}.{}", part(&header), part(claims));
-    let n = super::support::entry("a")["n"].as_str().unwrap().to_owned();
+    let n = super::support::entry("a")
+        .get("n")
+        .unwrap()
+        .as_str()
+        .unwrap()
+        .to_owned();
     let secret = EncodingKey::from_secret(n.as_bytes()).unwrap();
     let tag = jsonwebtoken::crypto::sign(text.as_bytes(), &secret, Algorithm::HS256).unwrap();
     format!("{text}.{tag}")
@@ -175,4 +181,15 @@ async fn beside_a_token_another_body_under_the_same_id_is_no_copy() {
     assert_eq!(answer(other).await, r#"{"status":"accepted"}"#);
     assert_eq!(answer(one).await, r#"{"status":"accepted"}"#);
     assert_eq!(answer(one).await, r#"{"status":"duplicate"}"#);
+    // What only the claims say of the job is kept all the same.
+    let options =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(kept.dir.path().join("test.db"));
+    let mut file = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    let said: Vec<String> = sqlx::query_scalar("SELECT user_metadata FROM captured_events")
+        .fetch_all(&mut file)
+        .await
+        .unwrap();
+    assert_eq!(said, [r#"{"job":"42"}"#, r#"{"job":"42"}"#]);
 }

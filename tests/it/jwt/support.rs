@@ -163,10 +163,11 @@ pub(crate) async fn door<R: Receive>(
 
 /// A token by the key named `kid`, as its header says it, with `claims` beside `exp`.
 pub(crate) fn token(clock: &ManualClock, kid: &str, claims: &Value) -> String {
-    let mut all = json!({"exp": clock.now().as_seconds() + 300});
-    for (name, value) in claims.as_object().unwrap() {
-        all[name] = value.clone();
-    }
+    let mut all = claims.clone();
+    all.as_object_mut()
+        .unwrap()
+        .entry("exp")
+        .or_insert_with(|| json!(clock.now().as_seconds() + 300));
     let header = json!({"alg": "RS256", "kid": kid});
     signed_by(kid, &header, &all)
 }
