@@ -341,8 +341,8 @@ impl Reader {
         since: Timestamp,
     ) -> Result<bool, StoreError> {
         Ok(sqlx::query_scalar(
-            "SELECT count(*) > 0 FROM captured_events WHERE received_at_ms >= ?1 \
-             AND source = ?2 AND (verdict = 'ignored' OR segment = ?3) AND replay_of IS NULL",
+            "SELECT count(*) > 0 FROM captured_events INDEXED BY captured_events_age \
+             WHERE received_at_ms >= ?1 AND source = ?2 AND (verdict = 'ignored' OR segment = ?3) AND replay_of IS NULL",
         )
         .bind(since.as_millis())
         .bind(source)
