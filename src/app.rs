@@ -103,6 +103,7 @@ impl App {
         let verifier = verifier(settings)?;
         let options = OpenOptions {
             path: settings.store.path.clone(),
+            create: true,
             readers: settings.store.readers,
             max_waiting: settings.hooks.max_waiting,
         };

@@ -2,7 +2,8 @@
 //!
 //! Reading opens it read-only beside whoever may be writing. Writing opens the store as the service
 //! does, lock included, does one thing through the use cases and closes it: what is queued then is
-//! worked off when the service starts.
+//! worked off when the service starts. Neither makes a file: a ledger no service will read is worse
+//! than a refusal.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -68,6 +69,7 @@ impl File {
         let group = Shutdown::new(Arc::clone(&clock));
         let options = OpenOptions {
             path: settings.store.path.clone(),
+            create: false,
             readers: 1,
             max_waiting: settings.hooks.max_waiting,
         };

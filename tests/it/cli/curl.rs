@@ -48,6 +48,7 @@ async fn capture(place: &Place, headers: &[(&str, &[u8])], body: &[u8]) -> Uuid 
     let group = Shutdown::new(clock.clone());
     let options = OpenOptions {
         path: place.path().join("webhook.db"),
+        create: true,
         readers: 1,
         max_waiting: 1 << 20,
     };
