@@ -23,7 +23,7 @@ use crate::domain::effect::EffectState;
 use crate::domain::ledger::{CapturedEvent, Operation};
 use crate::domain::operation::{JobKind, OperationName, OperationRef, OperationState};
 use crate::domain::work::WorkState;
-use crate::effects::plan::Planner;
+use crate::effects::plan::Undecided;
 use crate::receive::Receiver;
 use crate::store::{
     Binding, EffectRetry, EventFilter, OpenError, OpenOptions, Page, Reader, Registered, Store,
@@ -75,11 +75,10 @@ impl File {
         };
         let opened = Store::open(&options, Arc::clone(&clock), Arc::clone(&ids), &group).await;
         let store = opened.map_err(|error| self.explain(error))?;
-        let rules = settings.effects.iter().map(|e| e.rule.clone()).collect();
-        let planner = Arc::new(Planner::new(rules, settings.alerts.to.clone()));
+        // The command's own rules are often not the service's: only the service's may decide.
         let registrar = Registrar::new(
             store.clone(),
-            planner,
+            Arc::new(Undecided),
             Arc::clone(&clock),
             Arc::clone(&ids),
             Policy::new(settings),

@@ -949,3 +949,49 @@ async fn an_event_during_a_fetch_is_not_lost_and_never_makes_two_ready_rows() {
     assert_eq!(items.len(), 1, "{items:?}");
     assert_eq!(items[0].attempts, 1, "poison cannot launder its count");
 }
+
+#[tokio::test]
+async fn what_is_registered_on_the_file_gets_its_effects_by_the_service_s_rules() {
+    let w = World::new().await;
+    let store = &w.base.store;
+    // Adopted and settled by a service without rules: nothing was expected of it.
+    let undecided = || -> std::sync::Arc<dyn hookledger::domain::ledger::PlanEffects> {
+        std::sync::Arc::new(hookledger::effects::plan::Undecided)
+    };
+    let nothing = std::sync::Arc::new(hookledger::effects::plan::Planner::default());
+    let worker = std::sync::Arc::new(hookledger::work::Worker::new(
+        store.clone(),
+        w.api.clone(),
+        nothing,
+        w.base.clock.clone(),
+        w.base.ids.clone(),
+        &w.settings,
+    ));
+    w.api.says(A, succeeded(A));
+    w.tell("m1", A).await;
+    assert_eq!(
+        worker.step().await.unwrap(),
+        [ItemEnd::Done(Outcome::Settled)]
+    );
+    let adopted = w.operation(A).await.unwrap();
+    assert_eq!(adopted.effects_expected, Some(0));
+
+    let policy = hookledger::work::Policy::new(&w.settings);
+    let (clock, ids) = (w.base.clock.clone(), w.base.ids.clone());
+    let registrar =
+        hookledger::work::Registrar::new(store.clone(), undecided(), clock, ids, policy);
+    let (name, kind) = (A.parse().unwrap(), "nightly".parse().unwrap());
+    registrar.register(name, kind, None).await.unwrap();
+    assert_eq!(w.operation(A).await.unwrap().effects_expected, None);
+    w.reconcile().await;
+    let planned = store.effects_of(adopted.id).await.unwrap();
+    assert_eq!(planned.len(), 1, "{planned:?}");
+    assert_eq!(planned[0].effect, "notify");
+
+    // The operator's retry on the file asks again, and doubles nothing.
+    assert!(registrar.retry(adopted.id).await.unwrap());
+    assert_eq!(w.operation(A).await.unwrap().effects_expected, None);
+    w.reconcile().await;
+    assert_eq!(store.effects_of(adopted.id).await.unwrap(), planned);
+    assert_eq!(w.operation(A).await.unwrap().effects_expected, Some(1));
+}
