@@ -262,9 +262,11 @@ fn verifier(settings: &Settings) -> anyhow::Result<Verifier> {
 }
 
 async fn bind(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address} ({key}); is the port taken?"))
+    TcpListener::bind(address).await.map_err(|error| {
+        let taken = error.kind() == std::io::ErrorKind::AddrInUse;
+        let ask = if taken { "; is the port taken?" } else { "" };
+        anyhow::Error::new(error).context(format!("cannot listen on {address} ({key}){ask}"))
+    })
 }
 
 fn watch(

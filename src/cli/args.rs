@@ -154,7 +154,7 @@ pub(super) enum Operations {
         #[arg(long, value_name = "JSON")]
         user_metadata: Option<String>,
         /// The reservation that this job was submitted under
-        #[arg(long, value_name = "ID", conflicts_with = "user_metadata")]
+        #[arg(long, value_name = "ID", conflicts_with = "user_metadata", value_parser = reservation_id)]
         reservation: Option<Uuid>,
     },
     /// Make a record before the job is submitted, with a webhook URL of its own
@@ -194,13 +194,16 @@ pub(super) enum Which {
 }
 
 impl std::str::FromStr for Which {
-    type Err = crate::domain::operation::NotAnOperationName;
+    type Err = &'static str;
 
     /// No name is a UUID: every name has a slash.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match Uuid::try_parse(text) {
             Ok(id) => Ok(Self::Id(id)),
-            Err(_) => text.parse().map(Self::Name),
+            Err(_) => text.parse().map(Self::Name).map_err(|_| {
+                "an operation's name (batches/ID) or its ledger id, as `operations list` prints \
+                 them, is wanted"
+            }),
         }
     }
 }
@@ -218,11 +221,13 @@ pub(super) enum Events {
     /// Show one with its headers and its body
     Show {
         /// Event id
+        #[arg(value_parser = event_id)]
         id: Uuid,
     },
     /// Print a command that sends one again, byte for byte
     Curl {
         /// Event id
+        #[arg(value_parser = event_id)]
         id: Uuid,
         /// Write body and script into this directory instead
         #[arg(long, value_name = "DIR")]
@@ -237,6 +242,7 @@ pub(super) enum Events {
     /// Put one through the queue once more; effects are not repeated
     Replay {
         /// Event id
+        #[arg(value_parser = event_id)]
         id: Uuid,
     },
 }
@@ -254,6 +260,7 @@ pub(super) enum Queue {
     /// Put dead items back, all or one
     Retry {
         /// Item id
+        #[arg(value_parser = item_id)]
         id: Option<i64>,
     },
 }
@@ -271,11 +278,13 @@ pub(super) enum Effects {
     /// Send one again with the same key
     Retry {
         /// Effect id
+        #[arg(value_parser = effect_id)]
         id: Uuid,
     },
     /// Decide about one that waits for a person
     Resolve {
         /// Effect id
+        #[arg(value_parser = effect_id)]
         id: Uuid,
         /// What it is from now on
         #[arg(long = "as", value_name = "END")]
@@ -300,6 +309,23 @@ pub(super) enum Secret {
         #[arg(long)]
         whsec: bool,
     },
+}
+
+fn event_id(text: &str) -> Result<Uuid, &'static str> {
+    Uuid::try_parse(text).map_err(|_| "an event id is wanted, as `events list` prints it")
+}
+
+fn effect_id(text: &str) -> Result<Uuid, &'static str> {
+    Uuid::try_parse(text).map_err(|_| "an effect id is wanted, as `effects list` prints it")
+}
+
+fn reservation_id(text: &str) -> Result<Uuid, &'static str> {
+    Uuid::try_parse(text).map_err(|_| "the id is wanted that `operations reserve` printed")
+}
+
+fn item_id(text: &str) -> Result<i64, &'static str> {
+    let id = text.parse().ok().filter(|id| *id > 0);
+    id.ok_or("an item id is wanted, a number as `queue list` prints it")
 }
 
 fn operation_state() -> impl clap::builder::TypedValueParser<Value = OperationState> {

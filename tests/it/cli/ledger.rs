@@ -221,3 +221,54 @@ fn a_reader_that_leaves_early_is_no_failure() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn an_id_that_is_none_is_told_what_is_wanted() {
+    let place = Place::new();
+    for (arguments, wanted) in [
+        (&["events", "show", "nope"][..], "an event id is wanted"),
+        (&["effects", "retry", "nope"], "an effect id is wanted"),
+        (&["queue", "retry", "nope"], "an item id is wanted"),
+        (&["operations", "show", "nope"], "or its ledger id"),
+    ] {
+        let ran = place.run(arguments);
+        assert_eq!(ran.code, 2);
+        assert!(ran.stderr.contains(wanted), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_mistyped_variable_is_told_to_every_command() {
+    let mut place = Place::new().with_ledger();
+    place.set("HOOK_DBB", "elsewhere.db");
+    let ran = place.run(&["operations", "list"]);
+    assert_eq!(ran.code, 0);
+    assert!(
+        ran.stderr.contains("did you mean HOOK_DB?"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn health_names_the_address_that_does_not_answer() {
+    let place = Place::new();
+    let ran = place.run(&["health"]);
+    assert_eq!(ran.code, 1);
+    let address = format!("http://{}", place.get("HOOKLEDGER_LISTEN"));
+    assert!(ran.stdout.contains(&address), "{}", ran.stdout);
+}
+
+#[test]
+fn the_service_says_that_a_port_is_taken_only_when_it_is() {
+    let mut place = Place::new();
+    let taken = std::net::TcpListener::bind(place.get("HOOKLEDGER_LISTEN")).unwrap();
+    let told = place.run(&["serve"]).stderr;
+    assert!(told.contains("is the port taken?"), "{told}");
+    drop(taken);
+    // An address of the documentation's, so of no machine.
+    place.set("HOOKLEDGER_LISTEN", "192.0.2.1:8080");
+    let told = place.run(&["serve"]).stderr;
+    assert!(told.contains("cannot listen on 192.0.2.1:8080"), "{told}");
+    assert!(!told.contains("taken"), "{told}");
+}
