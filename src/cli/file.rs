@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::args::{End, PageArgs, Which};
 use super::failure::Failure;
+use super::output;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::ids::{Ids, RandomIds};
 use crate::base::shutdown::Shutdown;
@@ -55,6 +56,13 @@ impl File {
     }
 
     async fn reader(&self) -> Result<Reader, Failure> {
+        if self.refused {
+            output::note(&format!(
+                "the admin API at {} refuses this token (admin.token); reading {} instead",
+                self.settings.admin.listen,
+                self.settings.store.path.display()
+            ));
+        }
         Ok(Reader::open(&self.settings.store.path).await?)
     }
 

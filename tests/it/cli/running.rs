@@ -91,7 +91,19 @@ fn one_command_through_the_service_says_what_it_says_through_the_file() {
 
     // A token it does not know: reading goes by the file, writing says what to do.
     place.set(ADMIN.0, "canary-another-token-0123456789ab");
-    assert_eq!(place.json(&["operations", "show", name])["id"], id.as_str());
+    let shown = place.run(&["operations", "show", name, "--json"]);
+    assert_eq!(shown.json()["id"], id.as_str());
+    assert!(
+        shown.stderr.contains("refuses this token"),
+        "{}",
+        shown.stderr
+    );
+    assert!(
+        shown.stderr.contains("reading webhook.db"),
+        "{}",
+        shown.stderr
+    );
+    assert_eq!(shown.stderr.lines().count(), 1, "{}", shown.stderr);
     let told = place.refused(5, &["operations", "retry", name]);
     assert!(told.contains("refuses this token"), "{told}");
 
