@@ -69,6 +69,8 @@ pub(super) enum Command {
     Queue(Nested<Queue>),
     /// The outbox: list effects, send them again or decide about them
     Effects(Nested<Effects>),
+    /// Alerts: list the open ones
+    Alerts(Nested<Alerts>),
     /// Make secrets
     Secret(Nested<Secret>),
 }
@@ -263,6 +265,12 @@ pub(super) enum Queue {
         #[arg(value_parser = item_id)]
         id: Option<i64>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Alerts {
+    /// List open alerts, oldest first
+    List,
 }
 
 #[derive(Debug, Subcommand)]

@@ -306,6 +306,11 @@ impl File {
         paged("effects", &found)
     }
 
+    pub(super) async fn alerts(&self) -> Result<Value, Failure> {
+        let open = self.reader().await?.open_alerts().await?;
+        Ok(json!({"alerts": document(&open)?}))
+    }
+
     pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {
         let what = match end {
             None => EffectRetry::Again,

@@ -237,6 +237,23 @@ fn an_id_that_is_none_is_told_what_is_wanted() {
     }
 }
 
+#[tokio::test]
+async fn open_alerts_are_listed() {
+    let place = Place::new().with_ledger();
+    assert_eq!(place.run(&["alerts", "list"]).stdout, "no alerts\n");
+    place
+        .sql(
+            "INSERT INTO alerts (subject, state, summary, opened_at_ms) VALUES \
+             ('gemini/key', 'open', 'the key is refused', 1796040000000)",
+        )
+        .await;
+    let list = place.json(&["alerts", "list"]);
+    assert_eq!(list["alerts"].as_array().unwrap().len(), 1);
+    assert_eq!(list["alerts"][0]["subject"], "gemini/key");
+    let text = place.run(&["alerts", "list"]).stdout;
+    assert!(text.contains("the key is refused"), "{text}");
+}
+
 #[test]
 fn a_mistyped_variable_is_told_to_every_command() {
     let mut place = Place::new().with_ledger();

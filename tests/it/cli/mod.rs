@@ -98,6 +98,18 @@ impl Place {
         self
     }
 
+    /// Runs SQL on the ledger, as somebody with a shell would.
+    async fn sql(&self, statement: &'static str) {
+        use sqlx::Connection as _;
+        let options =
+            sqlx::sqlite::SqliteConnectOptions::new().filename(self.path().join("webhook.db"));
+        let mut ledger = sqlx::SqliteConnection::connect_with(&options)
+            .await
+            .unwrap();
+        sqlx::query(statement).execute(&mut ledger).await.unwrap();
+        ledger.close().await.unwrap();
+    }
+
     fn set(&mut self, name: &str, value: &str) {
         self.environment.retain(|(known, _)| known != name);
         self.environment.push((name.to_owned(), value.to_owned()));

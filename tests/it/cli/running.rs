@@ -87,6 +87,7 @@ fn one_command_through_the_service_says_what_it_says_through_the_file() {
         name
     );
     assert_eq!(place.json(&["queue", "retry"])["retried"], 0);
+    assert_eq!(place.json(&["alerts", "list"]), json!({"alerts": []}));
     let through = place.json(&["operations", "show", &id]);
 
     // A token it does not know: reading goes by the file, writing says what to do.
