@@ -237,7 +237,7 @@ pub(super) enum Events {
         /// With a new id, time and signature, so that it is not folded as a duplicate
         #[arg(long)]
         fresh: bool,
-        /// Where to send it: the service's address without /hooks
+        /// Where to send it: the service's address
         #[arg(long, value_name = "BASE")]
         url: Option<String>,
     },

@@ -224,3 +224,30 @@ fn a_job_of_the_simulator_settles_and_its_effect_is_a_person_s_to_decide() {
         true
     );
 }
+
+#[test]
+fn the_simulator_says_what_will_not_work() {
+    let place = Place::new();
+    let mut child = place
+        .program()
+        .args([
+            "simulate",
+            "--listen",
+            "127.0.0.1:0",
+            "--webhook-secret",
+            "weak",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let running = Running(child);
+    let line = BufReader::new(stdout).lines().next().unwrap().unwrap();
+    assert!(line.contains("listens on"), "{line}");
+    drop(running);
+    let told = std::io::read_to_string(stderr).unwrap();
+    assert!(told.contains("no webhook is sent"), "{told}");
+    assert!(told.contains("too weak"), "{told}");
+    assert!(!told.contains("\"weak\""), "{told}");
+}
