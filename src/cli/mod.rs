@@ -12,6 +12,7 @@
 //! cannot be reached or refuses to be talked to. See [`failure::Failure`].
 
 mod access;
+mod alerts;
 mod args;
 mod check;
 mod client;
@@ -89,6 +90,7 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Operations(args) => operations::run(&open(&global).await?, args, output).await,
         Command::Events(args) => events::run(&open(&global).await?, args, output).await,
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
+        Command::Alerts(args) => alerts::run(&open(&global).await?, &args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
     }
 }

@@ -92,6 +92,25 @@ impl PlanEffects for Planner {
     }
 }
 
+/// Leaves planning to the service: for a command that writes the file beside a service's
+/// configuration it may not have.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Undecided;
+
+impl PlanEffects for Undecided {
+    fn decides(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, _: &Operation, _: Trigger, _: Timestamp) -> Vec<NewEffect> {
+        Vec::new()
+    }
+
+    fn plan_alert(&self, _: &str, _: &str, _: Timestamp, _: bool, _: Timestamp) -> Vec<NewEffect> {
+        Vec::new()
+    }
+}
+
 /// One key for each opening and each end of an alert, per effect.
 fn alert_key(subject: &str, effect: &str, opened_at: Timestamp, recovered: bool) -> String {
     let what = if recovered { "recovered" } else { "opened" };
