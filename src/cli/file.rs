@@ -86,7 +86,7 @@ impl File {
         // The command's own rules are often not the service's: only the service's may decide.
         let registrar = Registrar::new(
             store.clone(),
-            Arc::new(Undecided),
+            Arc::new(Undecided::new(settings.alerts.to.clone())),
             Arc::clone(&clock),
             Arc::clone(&ids),
             Policy::new(settings),

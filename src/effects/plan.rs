@@ -93,9 +93,17 @@ impl PlanEffects for Planner {
 }
 
 /// Leaves planning to the service: for a command that writes the file beside a service's
-/// configuration it may not have.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Undecided;
+/// configuration it may not have. An alert that ends is told by what the command knows, since nothing
+/// plans that later.
+#[derive(Debug, Clone, Default)]
+pub struct Undecided(Planner);
+
+impl Undecided {
+    /// One that sends alerts to the effects named in `alerts_to`.
+    pub fn new(alerts_to: Vec<String>) -> Self {
+        Self(Planner::new(Vec::new(), alerts_to))
+    }
+}
 
 impl PlanEffects for Undecided {
     fn decides(&self) -> bool {
@@ -106,8 +114,16 @@ impl PlanEffects for Undecided {
         Vec::new()
     }
 
-    fn plan_alert(&self, _: &str, _: &str, _: Timestamp, _: bool, _: Timestamp) -> Vec<NewEffect> {
-        Vec::new()
+    fn plan_alert(
+        &self,
+        subject: &str,
+        summary: &str,
+        opened_at: Timestamp,
+        recovered: bool,
+        at: Timestamp,
+    ) -> Vec<NewEffect> {
+        self.0
+            .plan_alert(subject, summary, opened_at, recovered, at)
     }
 }
 
@@ -118,4 +134,19 @@ fn alert_key(subject: &str, effect: &str, opened_at: Timestamp, recovered: bool)
     data_encoding::BASE32_NOPAD
         .encode(&Sha256::digest(text))
         .to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_decide_still_tells_that_an_alert_ended() {
+        let undecided = Undecided::new(vec!["pager".to_owned()]);
+        let at = Timestamp::from_millis(7);
+        assert!(!undecided.decides());
+        let told = undecided.plan_alert("queue/dead", "it is over", at, true, at);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].effect, "pager");
+    }
 }

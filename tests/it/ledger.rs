@@ -961,7 +961,7 @@ async fn what_is_registered_on_the_file_gets_its_effects_by_the_service_s_rules(
     let store = &w.base.store;
     // Adopted and settled by a service without rules: nothing was expected of it.
     let undecided = || -> std::sync::Arc<dyn hookledger::domain::ledger::PlanEffects> {
-        std::sync::Arc::new(hookledger::effects::plan::Undecided)
+        std::sync::Arc::new(hookledger::effects::plan::Undecided::default())
     };
     let nothing = std::sync::Arc::new(hookledger::effects::plan::Planner::default());
     let worker = std::sync::Arc::new(hookledger::work::Worker::new(
