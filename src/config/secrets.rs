@@ -193,7 +193,7 @@ pub(super) fn is_open_to_others(path: &std::path::Path) -> bool {
     path.metadata().is_ok_and(|m| is_readable_by_others(&m))
 }
 
-/// Whether a source's signing secret holds a key of [`SIGNING_KEY_BYTES`] varied bytes.
+/// Whether a source's signing secret holds a key of `SIGNING_KEY_BYTES` varied bytes.
 ///
 /// `whsec_` is optional. The documented form is base64 in any of its spellings; the provider has
 /// also issued secrets that are the key's own characters, so what is not base64 is taken literally.
