@@ -109,6 +109,7 @@ impl App {
         let kept = kept_secrets(settings, &verifier)?;
         let options = OpenOptions {
             path: settings.store.path.clone(),
+            create: true,
             readers: settings.store.readers,
             max_waiting: settings.hooks.max_waiting,
         };
@@ -299,9 +300,11 @@ fn verifier(
 }
 
 async fn bind(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address} ({key}); is the port taken?"))
+    TcpListener::bind(address).await.map_err(|error| {
+        let taken = error.kind() == std::io::ErrorKind::AddrInUse;
+        let ask = if taken { "; is the port taken?" } else { "" };
+        anyhow::Error::new(error).context(format!("cannot listen on {address} ({key}){ask}"))
+    })
 }
 
 fn watch(

@@ -214,6 +214,13 @@ impl Access {
         }
     }
 
+    pub(super) async fn alerts(&self) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => service.get("/api/v1/alerts", &[]).await,
+            Via::File(file) => file.alerts().await,
+        }
+    }
+
     /// Sends an effect again (`None`), or closes it.
     pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {
         match (&self.via, end) {

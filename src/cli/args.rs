@@ -69,6 +69,8 @@ pub(super) enum Command {
     Queue(Nested<Queue>),
     /// The outbox: list effects, send them again or decide about them
     Effects(Nested<Effects>),
+    /// Alerts: list the open ones
+    Alerts(Nested<Alerts>),
     /// The provider's webhooks: make, change, ping and rotate them, or match them to the
     /// configuration
     Webhooks(Nested<Webhooks>),
@@ -188,7 +190,7 @@ pub(super) enum Operations {
         #[arg(long, value_name = "JSON")]
         user_metadata: Option<String>,
         /// The reservation that this job was submitted under
-        #[arg(long, value_name = "ID", conflicts_with = "user_metadata")]
+        #[arg(long, value_name = "ID", conflicts_with = "user_metadata", value_parser = reservation_id)]
         reservation: Option<Uuid>,
     },
     /// Make a record before the job is submitted, with a webhook URL of its own
@@ -228,13 +230,16 @@ pub(super) enum Which {
 }
 
 impl std::str::FromStr for Which {
-    type Err = crate::domain::operation::NotAnOperationName;
+    type Err = &'static str;
 
     /// No name is a UUID: every name has a slash.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match Uuid::try_parse(text) {
             Ok(id) => Ok(Self::Id(id)),
-            Err(_) => text.parse().map(Self::Name),
+            Err(_) => text.parse().map(Self::Name).map_err(|_| {
+                "an operation's name (batches/ID) or its ledger id, as `operations list` prints \
+                 them, is wanted"
+            }),
         }
     }
 }
@@ -252,11 +257,13 @@ pub(super) enum Events {
     /// Show one with its headers and its body
     Show {
         /// Event id
+        #[arg(value_parser = event_id)]
         id: Uuid,
     },
     /// Print a command that sends one again, byte for byte
     Curl {
         /// Event id
+        #[arg(value_parser = event_id)]
         id: Uuid,
         /// Write body and script into this directory instead
         #[arg(long, value_name = "DIR")]
@@ -264,13 +271,14 @@ pub(super) enum Events {
         /// With a new id, time and signature, so that it is not folded as a duplicate
         #[arg(long)]
         fresh: bool,
-        /// Where to send it: the service's address without /hooks
+        /// Where to send it: the service's address
         #[arg(long, value_name = "BASE")]
         url: Option<String>,
     },
     /// Put one through the queue once more; effects are not repeated
     Replay {
         /// Event id
+        #[arg(value_parser = event_id)]
         id: Uuid,
     },
 }
@@ -288,8 +296,15 @@ pub(super) enum Queue {
     /// Put dead items back, all or one
     Retry {
         /// Item id
+        #[arg(value_parser = item_id)]
         id: Option<i64>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Alerts {
+    /// List open alerts, oldest first
+    List,
 }
 
 #[derive(Debug, Subcommand)]
@@ -305,11 +320,13 @@ pub(super) enum Effects {
     /// Send one again with the same key
     Retry {
         /// Effect id
+        #[arg(value_parser = effect_id)]
         id: Uuid,
     },
     /// Decide about one that waits for a person
     Resolve {
         /// Effect id
+        #[arg(value_parser = effect_id)]
         id: Uuid,
         /// What it is from now on
         #[arg(long = "as", value_name = "END")]
@@ -408,6 +425,23 @@ pub(super) enum Secret {
         #[arg(long)]
         whsec: bool,
     },
+}
+
+fn event_id(text: &str) -> Result<Uuid, &'static str> {
+    Uuid::try_parse(text).map_err(|_| "an event id is wanted, as `events list` prints it")
+}
+
+fn effect_id(text: &str) -> Result<Uuid, &'static str> {
+    Uuid::try_parse(text).map_err(|_| "an effect id is wanted, as `effects list` prints it")
+}
+
+fn reservation_id(text: &str) -> Result<Uuid, &'static str> {
+    Uuid::try_parse(text).map_err(|_| "the id is wanted that `operations reserve` printed")
+}
+
+fn item_id(text: &str) -> Result<i64, &'static str> {
+    let id = text.parse().ok().filter(|id| *id > 0);
+    id.ok_or("an item id is wanted, a number as `queue list` prints it")
 }
 
 fn operation_state() -> impl clap::builder::TypedValueParser<Value = OperationState> {

@@ -122,8 +122,11 @@ impl Target {
             (None, Some(url)) => url.clone(),
             (None, None) => client::base_of(settings.server.listen)?,
         };
+        let base = base.as_str().trim_end_matches('/');
+        // As somebody gives it who copies the front of a webhook's address.
+        let base = base.strip_suffix("/hooks").unwrap_or(base);
         Ok(Self {
-            base: base.as_str().trim_end_matches('/').to_owned(),
+            base: base.trim_end_matches('/').to_owned(),
             shared_header: settings.sources.get(source).is_none_or(|s| s.shared_header),
         })
     }

@@ -83,9 +83,9 @@ impl From<StoreError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Missing { .. } | OpenError::NetworkFileSystem { .. } => {
-                Self::Usage(error.to_string())
-            }
+            OpenError::Missing { .. }
+            | OpenError::NoDirectory { .. }
+            | OpenError::NetworkFileSystem { .. } => Self::Usage(error.to_string()),
             _ => Self::Failed(error.to_string()),
         }
     }

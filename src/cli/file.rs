@@ -2,7 +2,8 @@
 //!
 //! Reading opens it read-only beside whoever may be writing. Writing opens the store as the service
 //! does, lock included, does one thing through the use cases and closes it: what is queued then is
-//! worked off when the service starts.
+//! worked off when the service starts. Neither makes a file: a ledger no service will read is worse
+//! than a refusal.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 use super::args::{End, PageArgs, Which};
 use super::failure::Failure;
+use super::output;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::ids::{Ids, RandomIds};
 use crate::base::shutdown::Shutdown;
@@ -22,7 +24,7 @@ use crate::domain::effect::EffectState;
 use crate::domain::ledger::{CapturedEvent, Operation};
 use crate::domain::operation::{JobKind, OperationName, OperationRef, OperationState};
 use crate::domain::work::WorkState;
-use crate::effects::plan::Planner;
+use crate::effects::plan::Undecided;
 use crate::gemini::client::HttpGemini;
 use crate::gemini::webhooks::WebhookApi;
 use crate::receive::Receiver;
@@ -58,6 +60,13 @@ impl File {
     }
 
     async fn reader(&self) -> Result<Reader, Failure> {
+        if self.refused {
+            output::note(&format!(
+                "the admin API at {} refuses this token (admin.token); reading {} instead",
+                self.settings.admin.listen,
+                self.settings.store.path.display()
+            ));
+        }
         Ok(Reader::open(&self.settings.store.path).await?)
     }
 
@@ -72,16 +81,16 @@ impl File {
         let group = Shutdown::new(Arc::clone(&clock));
         let options = OpenOptions {
             path: settings.store.path.clone(),
+            create: false,
             readers: 1,
             max_waiting: settings.hooks.max_waiting,
         };
         let opened = Store::open(&options, Arc::clone(&clock), Arc::clone(&ids), &group).await;
         let store = opened.map_err(|error| self.explain(error))?;
-        let rules = settings.effects.iter().map(|e| e.rule.clone()).collect();
-        let planner = Arc::new(Planner::new(rules, settings.alerts.to.clone()));
+        // The command's own rules are often not the service's: only the service's may decide.
         let registrar = Registrar::new(
             store.clone(),
-            planner,
+            Arc::new(Undecided::new(settings.alerts.to.clone())),
             Arc::clone(&clock),
             Arc::clone(&ids),
             Policy::new(settings),
@@ -335,6 +344,11 @@ impl File {
             .effects(state, id_cursor(page)?, page.limit)
             .await?;
         paged("effects", &found)
+    }
+
+    pub(super) async fn alerts(&self) -> Result<Value, Failure> {
+        let open = self.reader().await?.open_alerts().await?;
+        Ok(json!({"alerts": document(&open)?}))
     }
 
     pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {

@@ -28,9 +28,12 @@ pub(super) async fn run(global: &Global, args: &Health, output: &Output) -> Resu
     };
     let below = format!("{}{path}", url.path().trim_end_matches('/'));
     url.set_path(&below);
-    let (well, document) = client::health(url)
-        .await
-        .unwrap_or_else(|why| (false, json!({"status": "unreachable", "why": why})));
+    // Not the whole URL: it may hold a password.
+    let asked = url.origin().ascii_serialization();
+    let (well, document) = client::health(url).await.unwrap_or_else(|why| {
+        let why = format!("{why} ({asked})");
+        (false, json!({"status": "unreachable", "why": why}))
+    });
     output.answer(&document, |_| line(&document))?;
     if well { Ok(()) } else { Err(Failure::Silent) }
 }

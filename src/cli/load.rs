@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use super::args::Global;
 use super::failure::Failure;
+use super::output;
 use crate::config::{self, Inputs, Loaded, Problems, Purpose, Settings};
 use crate::telemetry::logging::{self, Style};
 
@@ -34,6 +35,10 @@ pub(super) fn for_client(global: &Global) -> Result<Loaded, Failure> {
     if global.verbose > 0 {
         log_as(&loaded.settings)?;
         warn(&loaded);
+    } else {
+        for warning in loaded.warnings.iter().filter(|w| w.variable) {
+            output::note(&warning.to_string());
+        }
     }
     Ok(loaded)
 }

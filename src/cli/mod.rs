@@ -3,15 +3,16 @@
 //! Problem: an operator looks into the ledger while the service runs, before it first runs and after
 //! it crashed, by hand and from scripts. The same command must work in each case and say the same.
 //!
-//! Design: `args` is the grammar, one file per noun does the work, [`access::Access`] is the one
+//! Design: `args` is the grammar, one file per noun does the work, `access::Access` is the one
 //! place that knows whether the service or the file answers, and everything printed goes through
-//! [`output::Output`]. What is printed is a JSON document first; tables are drawn from it, so both
+//! `output::Output`. What is printed is a JSON document first; tables are drawn from it, so both
 //! forms always agree and both sides of `Access` only have to make the same document.
 //!
 //! Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, 4 conflict, 5 the service
-//! cannot be reached or refuses to be talked to. See [`failure::Failure`].
+//! cannot be reached or refuses to be talked to. See `failure::Failure`.
 
 mod access;
+mod alerts;
 mod args;
 mod check;
 mod client;
@@ -90,6 +91,7 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Operations(args) => operations::run(&open(&global).await?, args, output).await,
         Command::Events(args) => events::run(&open(&global).await?, args, output).await,
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
+        Command::Alerts(args) => alerts::run(&open(&global).await?, &args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
         Command::Webhooks(args) => {
             webhooks::run(load::for_client(&global)?.settings, args, output).await

@@ -99,7 +99,12 @@ pub(super) fn complain(failure: &Failure) {
     if *failure == Failure::Silent {
         return;
     }
-    let text = format!("hookledger: {}\n", printable_lines(&failure.to_string()));
+    note(&failure.to_string());
+}
+
+/// Says what an operator should know, on standard error.
+pub(super) fn note(text: &str) {
+    let text = format!("hookledger: {}\n", printable_lines(text));
     // Nobody is left to be told when this cannot be written.
     drop(io::stderr().lock().write_all(text.as_bytes()));
 }

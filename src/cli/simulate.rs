@@ -11,11 +11,12 @@ use url::Url;
 use super::args::{self, Global, Simulate};
 use super::failure::Failure;
 use super::load;
-use super::output::Output;
+use super::output::{self, Output};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::ids::RandomIds;
 use crate::base::secret::Secret;
 use crate::base::shutdown::Shutdown;
+use crate::config::is_signing_secret;
 use crate::simulator::{DynamicSigning, Simulator, SimulatorConfig, TokenConfig};
 
 /// Longest a stop may take.
@@ -25,9 +26,22 @@ pub(super) async fn run(global: &Global, args: Simulate, output: &Output) -> Res
     // The service's configuration is none of its business, but its log lines look alike.
     let loaded = crate::config::load(&load::inputs(global)?, crate::config::Purpose::Client)?;
     load::log_as(&loaded.settings)?;
+    if args.webhook_url.is_none() {
+        output::note("no --webhook-url (WEBHOOK_URL) is given, so no webhook is sent");
+    }
+    let webhook_secret = args.webhook_secret.map(Secret::new);
+    if webhook_secret
+        .as_ref()
+        .is_some_and(|s| !is_signing_secret(s))
+    {
+        output::note(
+            "--webhook-secret (WEBHOOK_SECRET) is too weak for the service to accept; make one \
+             with `hookledger secret new --whsec`",
+        );
+    }
     let config = SimulatorConfig {
         webhook_url: args.webhook_url.as_deref().map(webhook_url).transpose()?,
-        webhook_secret: args.webhook_secret.map(Secret::new),
+        webhook_secret,
         shared_secret: args.shared_secret.map(Secret::new),
         api_key: args.api_key.map(Secret::new),
         complete_after: args.complete_after,

@@ -169,7 +169,9 @@ fn doors(r: &mut Reader<'_>, s: &Settings) {
 fn needed(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
     if secret.is_none() && r.sound(&[key]) {
         let name = variable_for(key);
-        let fix = format!("set {name} or {name}_FILE, for instance to `openssl rand -hex 32`");
+        let fix = format!(
+            "set {name} or {name}_FILE, for instance to what `hookledger secret new` prints"
+        );
         r.problem(key, "is missing", fix);
     }
     strong(r, key, secret);
@@ -179,7 +181,7 @@ fn strong(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
     if let Some(weakness) = secret.and_then(Secret::weakness)
         && r.sound(&[key])
     {
-        let fix = "make a new one, for instance with `openssl rand -hex 32`";
+        let fix = "make a new one, for instance with `hookledger secret new`";
         r.problem(key, weakness.to_string(), fix);
     }
 }
@@ -279,7 +281,7 @@ fn signers(r: &mut Reader<'_>, s: &Settings) {
             && !can_sign(secret)
         {
             let what = "is neither whsec_ with a key of 24 to 64 bytes nor a strong text";
-            let fix = "make one: whsec_ and the output of `openssl rand -base64 32`";
+            let fix = "make one: whsec_ and base64, as `hookledger secret new --whsec` prints it";
             r.problem(&format!("effects.{i}.secret"), what, fix);
         }
     }

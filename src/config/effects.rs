@@ -171,10 +171,7 @@ fn action(r: &mut Reader<'_>, at: &str, kind: Option<Type>) -> Action {
                     let fix = "write the address of the incoming webhook";
                     r.problem(&key("webhook_url"), "is missing", fix);
                 }
-                Some(url) if !is_http(url) => {
-                    let fix = "write the https address of the incoming webhook";
-                    r.problem(&key("webhook_url"), "is not an http address", fix);
-                }
+                Some(url) if !is_http(url) => not_http(r, &key("webhook_url")),
                 _ => {}
             }
             Action::Slack {
@@ -183,19 +180,38 @@ fn action(r: &mut Reader<'_>, at: &str, kind: Option<Type>) -> Action {
             }
         }
         None => {
-            // Its keys cannot be judged without a kind, so none of them is called unknown.
-            for name in r.tree.names_under(&format!("effects.{at}")) {
-                let key = key(&name);
-                r.leaf(&key);
-                for inner in r.tables(&key) {
-                    r.leaf(&format!("{key}.{inner}"));
-                }
-            }
+            every_key(r, at);
             Action::Results {
                 directory: PathBuf::new(),
             }
         }
     }
+}
+
+/// Without a kind a key of any kind may be meant: what is set is read as its kind would read it, and
+/// nothing is missing.
+fn every_key(r: &mut Reader<'_>, at: &str) {
+    let key = |name: &str| format!("effects.{at}.{name}");
+    r.url(&key("url"));
+    r.secret(&key("secret"));
+    r.flag_or(&key("allow_private"), "each_effect.allow_private");
+    headers(r, &key("headers"));
+    if r.leaf(&key("directory")).is_some() {
+        r.path(&key("directory"));
+    }
+    if r.leaf(&key("argv")).is_some() {
+        r.list(&key("argv"), None);
+    }
+    if let Some(url) = r.secret(&key("webhook_url"))
+        && !is_http(&url)
+    {
+        not_http(r, &key("webhook_url"));
+    }
+}
+
+fn not_http(r: &mut Reader<'_>, key: &str) {
+    let fix = "write the https address of the incoming webhook";
+    r.problem(key, "is not an http address", fix);
 }
 
 fn is_http(url: &Secret) -> bool {

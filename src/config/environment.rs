@@ -24,6 +24,9 @@ pub const SHORT_NAMES: &[(&str, &str)] = &[
     ("HOOKLEDGER_ADMIN_TOKEN", "admin.token"),
 ];
 
+/// Names the file; read by the command line.
+pub(super) const CONFIG: &str = "HOOKLEDGER_CONFIG";
+
 const PREFIX: &str = "HOOKLEDGER__";
 
 /// How close a name must be to a short one to be taken for a slip.
@@ -38,11 +41,15 @@ pub(super) fn overlay(
 ) {
     for (name, value) in variables {
         let Some(name) = name.to_str() else { continue };
+        if name == CONFIG {
+            continue;
+        }
         let Some(key) = key_of(tree, name) else {
-            if let Some(near) = near_miss(name) {
+            if let Some(near) = near_miss(tree, name) {
                 warnings.push(Warning {
                     key: name.to_owned(),
                     what: format!("is read by nobody; did you mean {near}?"),
+                    variable: true,
                 });
             }
             continue;
@@ -131,27 +138,39 @@ fn header_name(segment: &str) -> String {
     segment.replace('_', "-")
 }
 
-fn near_miss(name: &str) -> Option<&'static str> {
+/// The variable that somebody who set `name` probably meant. Underscores are not counted: one in the
+/// place of two is the usual slip.
+fn near_miss(tree: &Tree, name: &str) -> Option<String> {
     let bare = name.strip_suffix("_FILE").unwrap_or(name);
+    let ours = bare.starts_with("HOOKLEDGER_");
+    let long = tree.leaves().filter(|_| ours).map(|(key, _)| long_for(key));
     SHORT_NAMES
         .iter()
-        .map(|(short, _)| *short)
-        .filter(|short| strsim::levenshtein(short, bare) <= NEAR)
-        .min_by_key(|short| strsim::levenshtein(short, bare))
+        .map(|(short, _)| (*short).to_owned())
+        .chain([CONFIG.to_owned()])
+        .chain(long)
+        .filter(|known| known != name)
+        .map(|known| (distance(&known, bare), known))
+        .filter(|(far, _)| *far <= NEAR)
+        .min_by_key(|(far, _)| *far)
+        .map(|(_, known)| known)
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let plain = |name: &str| name.replace("__", "_");
+    strsim::levenshtein(&plain(a), &plain(b))
+}
+
+fn long_for(key: &str) -> String {
+    let path = key.replace('.', "__").replace('-', "_");
+    format!("{PREFIX}{}", path.to_ascii_uppercase())
 }
 
 /// How a key is named in the environment, shortest first: for the fix of a missing one.
 pub(super) fn variable_for(key: &str) -> String {
     let base = secret_base(key).unwrap_or(key);
-    SHORT_NAMES.iter().find(|(_, k)| *k == base).map_or_else(
-        || {
-            format!(
-                "{PREFIX}{}",
-                base.replace('.', "__")
-                    .replace('-', "_")
-                    .to_ascii_uppercase()
-            )
-        },
-        |(short, _)| (*short).to_owned(),
-    )
+    SHORT_NAMES
+        .iter()
+        .find(|(_, k)| *k == base)
+        .map_or_else(|| long_for(base), |(short, _)| (*short).to_owned())
 }

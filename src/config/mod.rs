@@ -34,6 +34,7 @@ pub use check::LEASE_MARGIN;
 pub use effective::{Effective, Entry};
 pub use environment::SHORT_NAMES;
 pub use problem::{Problem, Problems, Warning};
+pub use secrets::is_signing_secret;
 pub use settings::Settings;
 pub use tree::Origin;
 
@@ -129,6 +130,30 @@ impl Inputs {
     }
 }
 
+impl Inputs {
+    fn text_of(&self, file: &File) -> Result<String, Problem> {
+        let path = match file {
+            File::Text(text) => return Ok(text.clone()),
+            File::Path(path) => path,
+        };
+        std::fs::read_to_string(path).map_err(|e| {
+            let named = |(name, value): &(OsString, OsString)| {
+                name == environment::CONFIG && value == path.as_os_str()
+            };
+            let key = if self.environment.iter().any(named) {
+                environment::CONFIG
+            } else {
+                "--config"
+            };
+            Problem {
+                key: key.to_owned(),
+                what: format!("{} cannot be read ({})", path.display(), e.kind()),
+                fix: "check the path and its permissions".to_owned(),
+            }
+        })
+    }
+}
+
 /// A configuration that may be believed.
 #[derive(Debug, Clone)]
 pub struct Loaded {
@@ -148,10 +173,15 @@ pub fn load(inputs: &Inputs, purpose: Purpose) -> Result<Loaded, Problems> {
         Ok(table) => tree.overlay(table, &Origin::Default, &mut problems),
         Err(problem) => problems.push(problem),
     }
-    match inputs.file.as_ref().map(text_of).transpose() {
+    match inputs.file.as_ref().map(|f| inputs.text_of(f)).transpose() {
         Ok(Some(text)) => match parse(&text) {
             Ok(table) => tree.overlay(table, &Origin::File, &mut problems),
-            Err(problem) => problems.push(problem),
+            Err(mut problem) => {
+                if let Some(File::Path(path)) = &inputs.file {
+                    problem.key = format!("{}, {}", path.display(), problem.key);
+                }
+                problems.push(problem);
+            }
         },
         Ok(None) => {}
         Err(problem) => problems.push(problem),
@@ -172,6 +202,7 @@ pub fn load(inputs: &Inputs, purpose: Purpose) -> Result<Loaded, Problems> {
             what: "holds secrets and can be read by other users; chmod 0400 it, or keep them in \
                    files of their own (K_file)"
                 .to_owned(),
+            variable: false,
         });
     }
 
@@ -188,18 +219,18 @@ pub fn load(inputs: &Inputs, purpose: Purpose) -> Result<Loaded, Problems> {
             effective: Effective::of(&tree),
         })
     } else {
+        // A mistyped variable is often why another is missing.
+        problems.extend(
+            warnings
+                .into_iter()
+                .filter(|w| w.variable)
+                .map(|w| Problem {
+                    key: w.key,
+                    what: w.what,
+                    fix: "correct its name, or unset it".to_owned(),
+                }),
+        );
         Err(Problems(problems))
-    }
-}
-
-fn text_of(file: &File) -> Result<String, Problem> {
-    match file {
-        File::Text(text) => Ok(text.clone()),
-        File::Path(path) => std::fs::read_to_string(path).map_err(|e| Problem {
-            key: "--config".to_owned(),
-            what: format!("{} cannot be read ({})", path.display(), e.kind()),
-            fix: "check the path and its permissions".to_owned(),
-        }),
     }
 }
 

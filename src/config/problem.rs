@@ -45,6 +45,8 @@ pub struct Warning {
     pub key: String,
     /// What to know.
     pub what: String,
+    /// Whether it is about a variable that nobody reads, so that what it should set is not set.
+    pub variable: bool,
 }
 
 impl fmt::Display for Warning {

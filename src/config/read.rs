@@ -73,6 +73,7 @@ impl<'a> Reader<'a> {
         self.warnings.push(Warning {
             key: key.to_owned(),
             what: what.into(),
+            variable: false,
         });
     }
 
@@ -370,6 +371,7 @@ impl<'a> Reader<'a> {
         };
         self.asked
             .iter()
+            .filter(|k| same_places(k, key))
             .filter(|k| secret_base(k).is_none() || key.ends_with("_file") || key.ends_with("_env"))
             .map(|k| (score(k), k))
             .filter(|(s, _)| *s >= ALIKE)
@@ -381,6 +383,15 @@ impl<'a> Reader<'a> {
 fn is_under(key: &str, section: &str) -> bool {
     key.strip_prefix(section)
         .is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Whether two keys agree on the places in lists they go through: nobody mistypes those.
+fn same_places(a: &str, b: &str) -> bool {
+    let place = |segment: &str| segment.parse::<usize>().ok();
+    a.split('.').zip(b.split('.')).all(|(a, b)| {
+        let (a, b) = (place(a), place(b));
+        a == b || a.is_none() || b.is_none()
+    })
 }
 
 /// The texts of a list leaf.

@@ -81,8 +81,19 @@ impl Reader<'_> {
         let name = variable?.value.as_str().unwrap_or_default().to_owned();
         let text = self.variable(&name).and_then(|v| v.to_str());
         if text.is_none() {
-            let what = "is to come from a variable that is not set";
-            self.secret_problem(key, what, "set the variable that the _env key names");
+            // A text that is no name may be the secret itself.
+            let (what, fix) = if is_variable(&name) {
+                (
+                    format!("is to come from the variable {name}, which is not set"),
+                    format!("set {name}, or name another in {key}_env"),
+                )
+            } else {
+                (
+                    "is to come from a variable that is not set".to_owned(),
+                    format!("write the name of a variable in {key}_env"),
+                )
+            };
+            self.secret_problem(key, &what, &fix);
         }
         text.map(str::to_owned)
     }
@@ -168,17 +179,26 @@ fn is_readable_by_others(metadata: &std::fs::Metadata) -> bool {
     metadata.permissions().mode() & 0o044 != 0
 }
 
+/// Whether this is how variables are named, and not how secrets look.
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        && (name.contains('_') || name.len() < 16)
+}
+
 /// Whether others than its owner may read the file.
 pub(super) fn is_open_to_others(path: &std::path::Path) -> bool {
     path.metadata().is_ok_and(|m| is_readable_by_others(&m))
 }
 
-/// Whether a source's signing secret holds a key of [`SIGNING_KEY_BYTES`] varied bytes.
+/// Whether a source's signing secret holds a key of `SIGNING_KEY_BYTES` varied bytes.
 ///
 /// `whsec_` is optional. The documented form is base64 in any of its spellings; the provider has
 /// also issued secrets that are the key's own characters, so what is not base64 is taken literally.
 /// What decodes to a key of a wrong length is a bad key, not a text that happens to look like one.
-pub(super) fn is_signing_secret(secret: &Secret) -> bool {
+pub fn is_signing_secret(secret: &Secret) -> bool {
     let text = secret.expose();
     if text.starts_with("whpk_") {
         return false;

@@ -138,6 +138,12 @@ pub struct NewEffect {
 /// Decides which effects an operation gets. Called inside the transaction that settles or registers
 /// it, with the record as that transaction sees it, so that neither order of the two loses one.
 pub trait PlanEffects: Send + Sync + std::fmt::Debug {
+    /// Whether its word is final. When not, what it plans is nothing, and a settled record it was
+    /// asked about stays unplanned, for the repair sweep of a service that knows the rules.
+    fn decides(&self) -> bool {
+        true
+    }
+
     /// The effects of `operation` at `trigger`.
     fn plan(&self, operation: &Operation, trigger: Trigger, at: Timestamp) -> Vec<NewEffect>;
 

@@ -92,6 +92,41 @@ impl PlanEffects for Planner {
     }
 }
 
+/// Leaves planning to the service: for a command that writes the file beside a service's
+/// configuration it may not have. An alert that ends is told by what the command knows, since nothing
+/// plans that later.
+#[derive(Debug, Clone, Default)]
+pub struct Undecided(Planner);
+
+impl Undecided {
+    /// One that sends alerts to the effects named in `alerts_to`.
+    pub fn new(alerts_to: Vec<String>) -> Self {
+        Self(Planner::new(Vec::new(), alerts_to))
+    }
+}
+
+impl PlanEffects for Undecided {
+    fn decides(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, _: &Operation, _: Trigger, _: Timestamp) -> Vec<NewEffect> {
+        Vec::new()
+    }
+
+    fn plan_alert(
+        &self,
+        subject: &str,
+        summary: &str,
+        opened_at: Timestamp,
+        recovered: bool,
+        at: Timestamp,
+    ) -> Vec<NewEffect> {
+        self.0
+            .plan_alert(subject, summary, opened_at, recovered, at)
+    }
+}
+
 /// One key for each opening and each end of an alert, per effect.
 fn alert_key(subject: &str, effect: &str, opened_at: Timestamp, recovered: bool) -> String {
     let what = if recovered { "recovered" } else { "opened" };
@@ -99,4 +134,19 @@ fn alert_key(subject: &str, effect: &str, opened_at: Timestamp, recovered: bool)
     data_encoding::BASE32_NOPAD
         .encode(&Sha256::digest(text))
         .to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_decide_still_tells_that_an_alert_ended() {
+        let undecided = Undecided::new(vec!["pager".to_owned()]);
+        let at = Timestamp::from_millis(7);
+        assert!(!undecided.decides());
+        let told = undecided.plan_alert("queue/dead", "it is over", at, true, at);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].effect, "pager");
+    }
 }

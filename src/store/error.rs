@@ -141,11 +141,21 @@ pub enum OpenError {
         /// The first line of the report.
         what: String,
     },
-    /// There is no such file, and this command only reads.
+    /// There is no such file, and this command makes none.
     #[error("{path} does not exist; is store.path (HOOK_DB) right?")]
     Missing {
         /// The database file.
         path: String,
+    },
+    /// The file is to be made, but not the directory it should lie in.
+    #[error(
+        "cannot open {path}: there is no directory {directory}; make it, or correct store.path (HOOK_DB)"
+    )]
+    NoDirectory {
+        /// The database file.
+        path: String,
+        /// Its directory.
+        directory: String,
     },
     /// The operating system said no.
     #[error("cannot open {path}: {source}")]

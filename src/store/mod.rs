@@ -130,6 +130,9 @@ pub struct Received {
 pub struct OpenOptions {
     /// The database file.
     pub path: PathBuf,
+    /// Whether a missing file is made. Its directory never is: a mistyped path would look like an
+    /// empty ledger.
+    pub create: bool,
     /// Read-only connections.
     pub readers: u32,
     /// Bytes of deliveries that may wait for their commit.
@@ -153,14 +156,19 @@ pub struct Reader {
 }
 
 impl Store {
-    /// Opens (and if need be makes and migrates) the file, and starts the writer in `group`.
+    /// Opens (and if need be migrates, and if `options` say so makes) the file, and starts the writer
+    /// in `group`.
+    ///
+    /// # Errors
+    /// [`OpenError::Missing`] when there is no such file and none is to be made, anything else when
+    /// a promise could not be kept on it.
     pub async fn open(
         options: &OpenOptions,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
         group: &Shutdown,
     ) -> Result<Self, OpenError> {
-        let opened = sqlite::pool::open(&options.path, options.readers).await?;
+        let opened = sqlite::pool::open(&options.path, options.create, options.readers).await?;
         let pool = opened.readers.clone();
         let writer =
             sqlite::write::Writer::start(opened, options.max_waiting, Arc::clone(&clock), group);

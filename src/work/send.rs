@@ -24,7 +24,7 @@ use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::config::settings;
 use crate::domain::effect::{AmbiguousPolicy, Delivery, EffectState};
-use crate::domain::ledger::{EffectEnd, LeasedEffect, PlanEffects};
+use crate::domain::ledger::{EffectEnd, EffectRecord, LeasedEffect, PlanEffects};
 use crate::effects::{Message, Registry};
 use crate::store::{Store, StoreError};
 use crate::telemetry::metrics;
@@ -152,18 +152,12 @@ impl Sender {
             },
         };
         metrics::effect_attempt(&record.effect, outcome_of(&delivery), self.since(began));
+        let why = why_of(&delivery).map(ToOwned::to_owned);
         let end = self.end_of(delivery, record.attempts, &record.effect);
         match self.receipt(&effect, end).await {
             Ok(state) => {
                 metrics::effect_ended(&record.effect, state.as_str());
-                tracing::info!(
-                    effect = record.effect,
-                    operation = record.operation_name.as_ref().map(ToString::to_string),
-                    key = record.idempotency_key,
-                    attempt = record.attempts,
-                    %state,
-                    "effect attempt ended"
-                );
+                tell(record, state, why.as_deref());
                 Some(state)
             }
             Err(error) => {
@@ -303,6 +297,38 @@ impl Sender {
         Ok(later
             .min()
             .map_or(SAFETY_POLL, |at| at.since(now).min(SAFETY_POLL)))
+    }
+}
+
+/// Logs how an attempt ended, and why when it is not done.
+fn tell(record: &EffectRecord, state: EffectState, why: Option<&str>) {
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                effect = record.effect,
+                operation = record.operation_name.as_ref().map(ToString::to_string),
+                key = record.idempotency_key,
+                attempt = record.attempts,
+                %state,
+                why,
+                "effect attempt ended"
+            )
+        };
+    }
+    if state == EffectState::Done {
+        line!(info);
+    } else {
+        line!(warn);
+    }
+}
+
+/// What went wrong, in chosen words.
+fn why_of(delivery: &Delivery) -> Option<&str> {
+    match delivery {
+        Delivery::Done => None,
+        Delivery::Retry { why, .. } | Delivery::Ambiguous { why } | Delivery::Refused { why } => {
+            Some(why)
+        }
     }
 }
 

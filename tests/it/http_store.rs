@@ -28,6 +28,7 @@ async fn stored() -> Stored {
     let group = Shutdown::new(Arc::new(SystemClock::new()));
     let options = OpenOptions {
         path: directory.path().join("webhook.db"),
+        create: true,
         readers: 2,
         max_waiting: 1 << 20,
     };

@@ -954,3 +954,99 @@ async fn an_event_during_a_fetch_is_not_lost_and_never_makes_two_ready_rows() {
     assert_eq!(items.len(), 1, "{items:?}");
     assert_eq!(items[0].attempts, 1, "poison cannot launder its count");
 }
+
+#[tokio::test]
+async fn what_is_registered_on_the_file_gets_its_effects_by_the_service_s_rules() {
+    let w = World::new().await;
+    let store = &w.base.store;
+    // Adopted and settled by a service without rules: nothing was expected of it.
+    let undecided = || -> std::sync::Arc<dyn hookledger::domain::ledger::PlanEffects> {
+        std::sync::Arc::new(hookledger::effects::plan::Undecided::default())
+    };
+    let nothing = std::sync::Arc::new(hookledger::effects::plan::Planner::default());
+    let worker = std::sync::Arc::new(hookledger::work::Worker::new(
+        store.clone(),
+        w.api.clone(),
+        nothing,
+        w.base.clock.clone(),
+        w.base.ids.clone(),
+        &w.settings,
+    ));
+    w.api.says(A, succeeded(A));
+    w.tell("m1", A).await;
+    assert_eq!(
+        worker.step().await.unwrap(),
+        [ItemEnd::Done(Outcome::Settled)]
+    );
+    let adopted = w.operation(A).await.unwrap();
+    assert_eq!(adopted.effects_expected, Some(0));
+
+    let policy = hookledger::work::Policy::new(&w.settings);
+    let (clock, ids) = (w.base.clock.clone(), w.base.ids.clone());
+    let registrar =
+        hookledger::work::Registrar::new(store.clone(), undecided(), clock, ids, policy);
+    let (name, kind) = (A.parse().unwrap(), "nightly".parse().unwrap());
+    registrar.register(name, kind, None).await.unwrap();
+    assert_eq!(w.operation(A).await.unwrap().effects_expected, None);
+    w.reconcile().await;
+    let planned = store.effects_of(adopted.id).await.unwrap();
+    assert_eq!(planned.len(), 1, "{planned:?}");
+    assert_eq!(planned[0].effect, "notify");
+
+    // The operator's retry on the file asks again, and doubles nothing.
+    assert!(registrar.retry(adopted.id).await.unwrap());
+    assert_eq!(w.operation(A).await.unwrap().effects_expected, None);
+    w.reconcile().await;
+    assert_eq!(store.effects_of(adopted.id).await.unwrap(), planned);
+    assert_eq!(w.operation(A).await.unwrap().effects_expected, Some(1));
+}
+
+/// What is logged, as text.
+#[derive(Clone, Default)]
+struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(part)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_a_warning_that_says_why() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let logger = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(logger);
+    // A second subscriber, or a line another thread met first would be taken to interest nobody.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
+    let w = World::new().await;
+    w.notify.answer_next(Delivery::Retry {
+        after: Some(Duration::from_secs(1)),
+        why: "the canary is asleep".to_owned(),
+    });
+    w.api.says(A, succeeded(A));
+    w.tell("m1", A).await;
+    w.work().await;
+    w.send().await;
+    w.advance(Duration::from_hours(1));
+    assert_eq!(w.send().await, [EffectState::Done]);
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let told: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("effect attempt ended"))
+        .collect();
+    assert_eq!(told.len(), 2, "{text}");
+    assert!(told[0].contains("WARN"), "{text}");
+    assert!(told[0].contains("the canary is asleep"), "{text}");
+    assert!(
+        told[1].contains("INFO") && !told[1].contains("why"),
+        "{text}"
+    );
+}

@@ -351,6 +351,20 @@ pub(super) async fn plan(
     Ok(())
 }
 
+/// Marks a settled operation's effects as never planned, for the repair sweep to find.
+pub(super) async fn unplan(
+    connection: &mut SqliteConnection,
+    operation: Uuid,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE operations SET effects_expected = NULL WHERE id = ?1 AND settled_at_ms IS NOT NULL",
+    )
+    .bind(operation.to_string())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// Makes the dead and held effects of an operation due again, with the same keys.
 pub(super) async fn revive(
     connection: &mut SqliteConnection,

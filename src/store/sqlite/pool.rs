@@ -52,11 +52,15 @@ fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '_ {
     }
 }
 
-/// Opens the file for the one process that writes it.
-pub(crate) async fn open(path: &Path, readers: u32) -> Result<Opened, OpenError> {
+/// Opens the file for the one process that writes it; makes a missing one only with `create`.
+pub(crate) async fn open(path: &Path, create: bool, readers: u32) -> Result<Opened, OpenError> {
+    let new = !path.exists();
+    if new && !create {
+        return Err(missing(path));
+    }
     let lock = lock(path)?;
     let options = base_options(path)
-        .create_if_missing(true)
+        .create_if_missing(create)
         .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
@@ -68,6 +72,10 @@ pub(crate) async fn open(path: &Path, readers: u32) -> Result<Opened, OpenError>
     read_back(&mut writer, path).await?;
     check_file(&mut writer, path).await?;
     migrate(&mut writer, path).await?;
+    if new {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        tracing::info!(path = %absolute.display(), "new ledger");
+    }
     let readers = open_readers(path, readers).await?;
     Ok(Opened {
         writer,
@@ -76,12 +84,16 @@ pub(crate) async fn open(path: &Path, readers: u32) -> Result<Opened, OpenError>
     })
 }
 
+fn missing(path: &Path) -> OpenError {
+    OpenError::Missing {
+        path: path.display().to_string(),
+    }
+}
+
 /// Opens the file for reading only, beside whoever writes it.
 pub(crate) async fn open_readers(path: &Path, readers: u32) -> Result<SqlitePool, OpenError> {
     if !path.exists() {
-        return Err(OpenError::Missing {
-            path: path.display().to_string(),
-        });
+        return Err(missing(path));
     }
     SqlitePoolOptions::new()
         .max_connections(readers.max(1))
@@ -145,7 +157,12 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    std::fs::create_dir_all(directory).map_err(io)?;
+    if !directory.is_dir() {
+        return Err(OpenError::NoDirectory {
+            path: path.display().to_string(),
+            directory: directory.display().to_string(),
+        });
+    }
     refuse_network(directory, path)?;
     let mut lock_path = PathBuf::from(path).into_os_string();
     lock_path.push(".lock");

@@ -42,7 +42,15 @@ impl Store {
                             complete(connection, &known, &new, now).await?;
                         }
                         let record = by_id(connection, known.id).await?;
-                        plan(connection, &record, &new.terms, &*planner, &*ids, now).await?;
+                        plan(
+                            connection,
+                            &record,
+                            new.terms.give_up_at,
+                            &*planner,
+                            &*ids,
+                            now,
+                        )
+                        .await?;
                         wake_waiting(connection, &new.name, now).await?;
                         return Ok(Registered::Same(by_id(connection, known.id).await?));
                     }
@@ -143,10 +151,7 @@ impl Store {
                         return Ok(false);
                     };
                     if record.state.is_settled() {
-                        let trigger = Trigger::State(record.state);
-                        let effects = planner.plan(&record, trigger, now);
-                        outbox::plan(connection, Some(&record), &effects, now, give_up_at, &*ids)
-                            .await?;
+                        plan(connection, &record, give_up_at, &*planner, &*ids, now).await?;
                         outbox::revive(connection, id, now, give_up_at).await?;
                     } else if let Some(name) = &record.name {
                         enqueue(connection, name, Reason::Operator, now).await?;
@@ -172,7 +177,7 @@ pub(super) async fn fold(
 ) -> Result<(), StoreError> {
     merge(connection, reserved, adopted, now).await?;
     let record = by_id(connection, adopted.id).await?;
-    plan(connection, &record, terms, planner, ids, now).await
+    plan(connection, &record, terms.give_up_at, planner, ids, now).await
 }
 
 /// The record of that name, if this reservation was folded into it: a caller whose answer was lost
@@ -263,15 +268,24 @@ async fn complete(
     .await
 }
 
-/// Plans the effects a record now matches: of its ending, or of what it waits for.
+/// Plans the effects a record now matches: of its ending, or of what it waits for. With a planner that
+/// does not decide, a settled record is marked as never planned: the repair sweep plans it by the rules
+/// of the service that runs it. What the outbox holds stays, and keys keep it from being doubled.
 async fn plan(
     connection: &mut SqliteConnection,
     record: &Operation,
-    terms: &Terms,
+    give_up_at: Timestamp,
     planner: &dyn PlanEffects,
     ids: &dyn crate::base::ids::Ids,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    if !planner.decides() {
+        return if record.state.is_settled() {
+            outbox::unplan(connection, record.id).await
+        } else {
+            Ok(())
+        };
+    }
     let ended = record.state.is_settled() || record.state.is_closed_unproven();
     let triggers = [
         ended.then_some(Trigger::State(record.state)),
@@ -280,15 +294,7 @@ async fn plan(
     ];
     for trigger in triggers.into_iter().flatten() {
         let effects = planner.plan(record, trigger, now);
-        outbox::plan(
-            connection,
-            Some(record),
-            &effects,
-            now,
-            terms.give_up_at,
-            ids,
-        )
-        .await?;
+        outbox::plan(connection, Some(record), &effects, now, give_up_at, ids).await?;
     }
     Ok(())
 }

@@ -48,6 +48,7 @@ async fn capture(place: &Place, headers: &[(&str, &[u8])], body: &[u8]) -> Uuid 
     let group = Shutdown::new(clock.clone());
     let options = OpenOptions {
         path: place.path().join("webhook.db"),
+        create: true,
         readers: 1,
         max_waiting: 1 << 20,
     };
@@ -249,6 +250,14 @@ async fn without_its_variables_the_command_stops_before_it_sends() {
     let mut place = Place::new();
     let event = capture(&place, &[], b"{}").await;
     let printed = curl(&place, event, &["--url", "http://127.0.0.1:9"]);
+    for end in ["/", "/hooks", "/hooks/"] {
+        let same = curl(
+            &place,
+            event,
+            &["--url", &format!("http://127.0.0.1:9{end}")],
+        );
+        assert_eq!(same, printed, "{end}");
+    }
     place
         .environment
         .retain(|(name, _)| name != "HOOK_SHARED_SECRET");

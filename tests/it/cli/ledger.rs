@@ -14,10 +14,7 @@ fn register(place: &Place, kind: &str) -> super::Ran {
 
 #[test]
 fn what_was_registered_is_listed_and_shown() {
-    let place = Place::new();
-    let told = place.refused(2, &["operations", "list"]);
-    assert!(told.contains("webhook.db does not exist"), "{told}");
-
+    let place = Place::new().with_ledger();
     let metadata = r#"{"order": 7}"#;
     let new = place.json(&[
         "operations",
@@ -60,8 +57,39 @@ fn what_was_registered_is_listed_and_shown() {
 }
 
 #[test]
-fn pages_follow_one_another() {
+fn a_ledger_that_is_not_there_is_not_made() {
     let place = Place::new();
+    for arguments in [
+        &["operations", "list"][..],
+        &["operations", "register", "--name", NAME, "--job-kind", "k"],
+        &["operations", "reserve", "--job-kind", "k"],
+        &["queue", "retry"],
+    ] {
+        let told = place.refused(2, arguments);
+        assert!(told.contains("webhook.db does not exist"), "{told}");
+        assert!(told.contains("store.path (HOOK_DB)"), "{told}");
+    }
+    let left = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(left, 0, "something was made");
+}
+
+#[test]
+fn the_service_makes_no_directory_for_its_ledger() {
+    let mut place = Place::new();
+    place.set("HOOK_DB", "mistyped/webhook.db");
+    let told = place.run(&["serve"]);
+    assert_eq!(told.code, 2, "{}", told.stderr);
+    assert!(
+        told.stderr.contains("no directory mistyped"),
+        "{}",
+        told.stderr
+    );
+    assert!(!place.path().join("mistyped").exists());
+}
+
+#[test]
+fn pages_follow_one_another() {
+    let place = Place::new().with_ledger();
     for n in 0..3 {
         let name = format!("batches/b{n}");
         place.json(&["operations", "register", "--name", &name, "--job-kind", "k"]);
@@ -84,7 +112,7 @@ fn pages_follow_one_another() {
 
 #[test]
 fn a_reservation_has_a_url_of_its_own_and_takes_one_name() {
-    let mut place = Place::new();
+    let mut place = Place::new().with_ledger();
     place.set(
         "HOOKLEDGER__SERVER__PUBLIC_URL",
         "https://hooks.example.com/",
@@ -123,7 +151,7 @@ fn a_reservation_has_a_url_of_its_own_and_takes_one_name() {
 
 #[test]
 fn what_is_not_there_is_three() {
-    let place = Place::new();
+    let place = Place::new().with_ledger();
     register(&place, "nightly");
     let nobody = "019bd0a0-0000-7000-8000-000000000000";
     for arguments in [
@@ -147,7 +175,7 @@ fn what_is_not_there_is_three() {
 
 #[test]
 fn a_retry_wakes_the_worker_by_the_queue() {
-    let place = Place::new();
+    let place = Place::new().with_ledger();
     register(&place, "nightly");
     let ran = place.run(&["operations", "retry", NAME]);
     assert_eq!(
@@ -164,7 +192,7 @@ fn a_retry_wakes_the_worker_by_the_queue() {
 
 #[tokio::test]
 async fn beside_another_process_reading_works_and_writing_says_why_not() {
-    let mut place = Place::new();
+    let mut place = Place::new().with_ledger();
     register(&place, "nightly");
     let holder = std::fs::File::options()
         .write(true)
@@ -182,7 +210,7 @@ async fn beside_another_process_reading_works_and_writing_says_why_not() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
-    let place = Place::new();
+    let place = Place::new().with_ledger();
     register(&place, "nightly");
     let mut child = place
         .program()
@@ -192,4 +220,72 @@ fn a_reader_that_leaves_early_is_no_failure() {
         .unwrap();
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn an_id_that_is_none_is_told_what_is_wanted() {
+    let place = Place::new();
+    for (arguments, wanted) in [
+        (&["events", "show", "nope"][..], "an event id is wanted"),
+        (&["effects", "retry", "nope"], "an effect id is wanted"),
+        (&["queue", "retry", "nope"], "an item id is wanted"),
+        (&["operations", "show", "nope"], "or its ledger id"),
+    ] {
+        let ran = place.run(arguments);
+        assert_eq!(ran.code, 2);
+        assert!(ran.stderr.contains(wanted), "{}", ran.stderr);
+    }
+}
+
+#[tokio::test]
+async fn open_alerts_are_listed() {
+    let place = Place::new().with_ledger();
+    assert_eq!(place.run(&["alerts", "list"]).stdout, "no alerts\n");
+    place
+        .sql(
+            "INSERT INTO alerts (subject, state, summary, opened_at_ms) VALUES \
+             ('gemini/key', 'open', 'the key is refused', 1796040000000)",
+        )
+        .await;
+    let list = place.json(&["alerts", "list"]);
+    assert_eq!(list["alerts"].as_array().unwrap().len(), 1);
+    assert_eq!(list["alerts"][0]["subject"], "gemini/key");
+    let text = place.run(&["alerts", "list"]).stdout;
+    assert!(text.contains("the key is refused"), "{text}");
+}
+
+#[test]
+fn a_mistyped_variable_is_told_to_every_command() {
+    let mut place = Place::new().with_ledger();
+    place.set("HOOK_DBB", "elsewhere.db");
+    let ran = place.run(&["operations", "list"]);
+    assert_eq!(ran.code, 0);
+    assert!(
+        ran.stderr.contains("did you mean HOOK_DB?"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn health_names_the_address_that_does_not_answer() {
+    let place = Place::new();
+    let ran = place.run(&["health"]);
+    assert_eq!(ran.code, 1);
+    let address = format!("http://{}", place.get("HOOKLEDGER_LISTEN"));
+    assert!(ran.stdout.contains(&address), "{}", ran.stdout);
+}
+
+#[test]
+fn the_service_says_that_a_port_is_taken_only_when_it_is() {
+    let mut place = Place::new();
+    let taken = std::net::TcpListener::bind(place.get("HOOKLEDGER_LISTEN")).unwrap();
+    let told = place.run(&["serve"]).stderr;
+    assert!(told.contains("is the port taken?"), "{told}");
+    drop(taken);
+    // An address of the documentation's, so of no machine.
+    place.set("HOOKLEDGER_LISTEN", "192.0.2.1:8080");
+    let told = place.run(&["serve"]).stderr;
+    assert!(told.contains("cannot listen on 192.0.2.1:8080"), "{told}");
+    assert!(!told.contains("taken"), "{told}");
 }

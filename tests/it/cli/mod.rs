@@ -16,7 +16,13 @@ mod webhooks;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
+use hookledger::base::clock::SystemClock;
+use hookledger::base::ids::RandomIds;
+use hookledger::base::shutdown::Shutdown;
+use hookledger::store::{OpenOptions, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -68,6 +74,41 @@ impl Place {
         place.set("HOOKLEDGER_LISTEN", &free_address());
         place.set("HOOKLEDGER_ADMIN_LISTEN", &free_address());
         place
+    }
+
+    /// As the service left it: with a ledger that is empty.
+    fn with_ledger(self) -> Self {
+        let options = OpenOptions {
+            path: self.path().join("webhook.db"),
+            create: true,
+            readers: 1,
+            max_waiting: 1 << 20,
+        };
+        let made = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async {
+                let clock = Arc::new(SystemClock::new());
+                let group = Shutdown::new(clock.clone());
+                let ids = Arc::new(RandomIds::seeded(1));
+                let store = Store::open(&options, clock, ids, &group).await.unwrap();
+                store.close().await;
+                assert!(group.drain(Duration::from_secs(5)).await);
+            });
+        });
+        made.join().unwrap();
+        self
+    }
+
+    /// Runs SQL on the ledger, as somebody with a shell would.
+    async fn sql(&self, statement: &'static str) {
+        use sqlx::Connection as _;
+        let options =
+            sqlx::sqlite::SqliteConnectOptions::new().filename(self.path().join("webhook.db"));
+        let mut ledger = sqlx::SqliteConnection::connect_with(&options)
+            .await
+            .unwrap();
+        sqlx::query(statement).execute(&mut ledger).await.unwrap();
+        ledger.close().await.unwrap();
     }
 
     fn set(&mut self, name: &str, value: &str) {

@@ -87,11 +87,24 @@ fn one_command_through_the_service_says_what_it_says_through_the_file() {
         name
     );
     assert_eq!(place.json(&["queue", "retry"])["retried"], 0);
+    assert_eq!(place.json(&["alerts", "list"]), json!({"alerts": []}));
     let through = place.json(&["operations", "show", &id]);
 
     // A token it does not know: reading goes by the file, writing says what to do.
     place.set(ADMIN.0, "canary-another-token-0123456789ab");
-    assert_eq!(place.json(&["operations", "show", name])["id"], id.as_str());
+    let shown = place.run(&["operations", "show", name, "--json"]);
+    assert_eq!(shown.json()["id"], id.as_str());
+    assert!(
+        shown.stderr.contains("refuses this token"),
+        "{}",
+        shown.stderr
+    );
+    assert!(
+        shown.stderr.contains("reading webhook.db"),
+        "{}",
+        shown.stderr
+    );
+    assert_eq!(shown.stderr.lines().count(), 1, "{}", shown.stderr);
     let told = place.refused(5, &["operations", "retry", name]);
     assert!(told.contains("refuses this token"), "{told}");
 
@@ -210,4 +223,31 @@ fn a_job_of_the_simulator_settles_and_its_effect_is_a_person_s_to_decide() {
         place.json(&["operations", "show", name])["side_effect_done"],
         true
     );
+}
+
+#[test]
+fn the_simulator_says_what_will_not_work() {
+    let place = Place::new();
+    let mut child = place
+        .program()
+        .args([
+            "simulate",
+            "--listen",
+            "127.0.0.1:0",
+            "--webhook-secret",
+            "weak",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let running = Running(child);
+    let line = BufReader::new(stdout).lines().next().unwrap().unwrap();
+    assert!(line.contains("listens on"), "{line}");
+    drop(running);
+    let told = std::io::read_to_string(stderr).unwrap();
+    assert!(told.contains("no webhook is sent"), "{told}");
+    assert!(told.contains("too weak"), "{told}");
+    assert!(!told.contains("\"weak\""), "{told}");
 }

@@ -7,7 +7,9 @@ use crate::simulator_support::Sim;
 
 async fn place() -> (Place, Sim) {
     let sim = Sim::plain().await;
-    let mut place = Place::new();
+    let mut place = tokio::task::spawn_blocking(|| Place::new().with_ledger())
+        .await
+        .unwrap();
     place.set("GEMINI_BASE_URL", &sim.base);
     place.set("HOOKLEDGER__SERVER__PUBLIC_URL", "https://hooks.example");
     (place, sim)

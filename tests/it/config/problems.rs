@@ -152,7 +152,7 @@ fn wrong_effects_are_told_with_their_place() {
         ),
         ("kind = 'http'", "effects.0.url: is missing"),
         (
-            "kind = 'htp'\nurl = 'x'",
+            "kind = 'htp'\nurl = 'https://a.example'",
             "effects.0.kind: is not one of \"http\", ",
         ),
         (
@@ -208,7 +208,7 @@ fn wrong_effects_are_told_with_their_place() {
         ),
         (
             "kind = 'http'\nurl = 'https://a.example'\nsecret_env = 'NOT_THERE'",
-            "effects.0.secret: is to come from a variable that is not set",
+            "effects.0.secret: is to come from the variable NOT_THERE, which is not set; set NOT_THERE",
         ),
     ] {
         let all = one(rest);
@@ -279,9 +279,88 @@ fn tokens_need_key_sets_that_can_be_asked() {
 fn a_file_that_is_not_there_or_not_toml_is_a_problem_with_its_place() {
     let all = problems(&doors().with_path("/nonexistent/hookledger.toml"));
     assert!(all[0].starts_with("--config: /nonexistent/hookledger.toml cannot be read"));
+    let named = Inputs::new()
+        .with_path("/nonexistent/hookledger.toml")
+        .with_environment([("HOOKLEDGER_CONFIG", "/nonexistent/hookledger.toml")]);
+    let all = problems(&named);
+    assert!(
+        all[0].starts_with("HOOKLEDGER_CONFIG: /nonexistent/hookledger.toml cannot"),
+        "{all:#?}"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bad.toml");
+    std::fs::write(&path, "[server]\nlisten = = 1").unwrap();
+    let all = problems(&doors().with_path(&path));
+    let place = format!("{}, line 2, column 10: is not TOML", path.display());
+    assert!(all[0].starts_with(&place), "{all:#?}");
     let all = of_file("[server]\nlisten = = 1");
     assert!(
         all[0].starts_with("line 2, column 10: is not TOML"),
         "{all:#?}"
     );
+}
+
+#[test]
+fn an_effect_without_a_kind_is_judged_as_far_as_it_goes() {
+    let all = of_file(
+        "[[effects]]\nname = 'a'\nkind = 'http'\nurl = 'https://a.example'\n\
+         [[effects]]\nname = 'b'\nurl = 'nowhere'\nurll = 'x'\njob_kid = 'k'\nargv = 7\n",
+    );
+    let starts = [
+        "effects.1.kind: is missing",
+        "effects.1.url: is not an absolute URL",
+        "effects.1.argv: is not a list of texts",
+        "effects.1.job_kid: is not a key; did you mean effects.1.job_kind?",
+        "effects.1.urll: is not a key; did you mean effects.1.url?",
+    ];
+    for start in starts {
+        assert!(
+            all.iter().any(|p| p.starts_with(start)),
+            "{start}: {all:#?}"
+        );
+    }
+    assert_eq!(all.len(), starts.len(), "{all:#?}");
+}
+
+#[test]
+fn a_guess_stays_in_its_table() {
+    let all = of_file(
+        "[[effects]]\nname = 'a'\nkind = 'http'\nurl = 'https://a.example'\n\
+         [[effects]]\nname = 'b'\nkind = 'results'\ndirectory = 'x'\nurl = 'https://a.example'\n",
+    );
+    assert_eq!(all.len(), 1, "{all:#?}");
+    assert!(
+        all[0].starts_with("effects.1.url: is not a key"),
+        "{all:#?}"
+    );
+    assert!(!all[0].contains("effects.0"), "{all:#?}");
+}
+
+#[test]
+fn a_mistyped_variable_is_named_and_told_also_when_something_else_refuses() {
+    for (name, meant) in [
+        ("HOOKLEDGER_LISTENN", "HOOKLEDGER_LISTEN"),
+        ("HOOK_DBB", "HOOK_DB"),
+        ("HOOKLEDGER_CONFG", "HOOKLEDGER_CONFIG"),
+        ("HOOKLEDGER_STORE_PATH", "HOOKLEDGER__STORE__PATH"),
+        ("HOOKLEDGER_SERVER__LISTEN", "HOOKLEDGER__SERVER__LISTEN"),
+    ] {
+        let inputs = doors().with_environment([(name, "x")]);
+        assert!(warned(&inputs, name), "{name}");
+        let all = problems(&Inputs::new().with_environment([(name, "x")]));
+        let line = format!("{name}: is read by nobody; did you mean {meant}?");
+        assert!(all.iter().any(|p| p.starts_with(&line)), "{all:#?}");
+    }
+    let others = doors().with_environment([
+        ("HOOKLEDGER_CONFIG", "x"),
+        ("HOOKLEDGER_SERVICE_HOST", "x"),
+        ("HOOKLEDGER_PORT_8080_TCP", "x"),
+    ]);
+    for name in [
+        "HOOKLEDGER_CONFIG",
+        "HOOKLEDGER_SERVICE_HOST",
+        "HOOKLEDGER_PORT_8080_TCP",
+    ] {
+        assert!(!warned(&others, name), "{name}");
+    }
 }

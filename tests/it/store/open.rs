@@ -22,6 +22,7 @@ async fn open(path: &Path) -> Result<(Store, Shutdown), OpenError> {
     let group = Shutdown::new(clock.clone());
     let options = OpenOptions {
         path: path.to_owned(),
+        create: true,
         readers: 2,
         max_waiting: 1 << 20,
     };
@@ -163,6 +164,21 @@ async fn a_reader_makes_no_file() {
 }
 
 #[tokio::test]
+async fn a_writer_that_may_not_create_makes_neither_file_nor_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::starting_at(NOON));
+    let group = Shutdown::new(clock.clone());
+    let options = OpenOptions {
+        create: false,
+        ..options(&dir)
+    };
+    let opened = Store::open(&options, clock, Arc::new(RandomIds::seeded(1)), &group).await;
+    assert!(matches!(opened, Err(OpenError::Missing { .. })));
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "something was left behind");
+}
+
+#[tokio::test]
 async fn a_reader_names_the_command_that_migrates() {
     let dir = tempfile::tempdir().unwrap();
     let path = file(&dir);
@@ -259,8 +275,11 @@ async fn a_place_that_cannot_be_written_is_named() {
         let expected = format!("cannot open {}: ", path.display());
         assert!(text.starts_with(&expected), "{text}");
     }
-    let missing = dir.path().join("made").join("on the way").join("test.db");
-    open(&missing).await.expect("missing directories are made");
+    let missing = dir.path().join("mistyped").join("test.db");
+    let text = refusal(&missing).await.to_string();
+    assert!(text.contains("there is no directory"), "{text}");
+    assert!(text.contains("store.path (HOOK_DB)"), "{text}");
+    assert!(!dir.path().join("mistyped").exists(), "it was made");
 }
 
 #[tokio::test]

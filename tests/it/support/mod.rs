@@ -72,6 +72,7 @@ impl TestStore {
 pub(crate) fn options(dir: &TempDir) -> OpenOptions {
     OpenOptions {
         path: dir.path().join("test.db"),
+        create: true,
         readers: 2,
         max_waiting: 8 << 20,
     }
