@@ -10,6 +10,7 @@
 //! | `register` | putting jobs into the ledger |
 //! | `send` | the outbox's sender and its loop |
 //! | `slots` | how many things run at once |
+//! | `turns` | the loop that the worker and the sender share |
 
 mod decide;
 mod gate;
@@ -19,6 +20,7 @@ pub mod register;
 pub mod send;
 mod slots;
 pub mod step;
+mod turns;
 
 pub use gate::Fetching;
 pub use policy::Policy;

@@ -13,10 +13,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use super::slots::{Slot, Slots, count};
+use super::turns::{TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::backoff::Backoff;
 use crate::base::clock::Clock;
@@ -240,33 +242,23 @@ impl Sender {
 
     /// Sends until `group` stops. What is being sent then is waited for.
     pub async fn run_loop(self: Arc<Self>, group: Shutdown, heart: Heartbeat) {
-        let mut news = self.store.news();
-        let freed = Arc::new(tokio::sync::Notify::new());
-        loop {
-            heart.beat();
-            metrics::loop_turn("sender");
-            news.mark_unchanged();
-            let wait = match self.turn(&group, &freed).await {
-                Ok(wait) => wait,
-                Err(error) => {
-                    tracing::error!(%error, "the sender could not claim");
-                    Duration::from_secs(1)
-                }
-            };
-            tokio::select! {
-                () = group.stopping() => return,
-                _ = news.changed() => {}
-                () = freed.notified() => {}
-                () = self.clock.sleep(wait) => {}
-            }
-        }
+        until_stopped(self, group, heart).await;
+    }
+}
+
+#[async_trait]
+impl TakesTurns for Sender {
+    const NAME: &'static str = "sender";
+
+    fn store(&self) -> &Store {
+        &self.store
     }
 
-    async fn turn(
-        self: &Arc<Self>,
-        group: &Shutdown,
-        freed: &Arc<tokio::sync::Notify>,
-    ) -> Result<Duration, StoreError> {
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    async fn turn(self: &Arc<Self>, turn: &Turn<'_>) -> Result<Duration, StoreError> {
         loop {
             let due = self.claim().await?;
             if due.is_empty() {
@@ -274,12 +266,13 @@ impl Sender {
             }
             for effect in due {
                 let slot = self.slots_of(&effect.record.effect).take(false);
-                let (sender, group_, freed) = (Arc::clone(self), group.clone(), Arc::clone(freed));
-                group.spawn("effect", async move {
+                let (sender, group, freed) =
+                    (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
+                turn.group.spawn("effect", async move {
                     tokio::select! {
                         _ = sender.send(effect, slot) => {}
                         // Cut off while sending: the next start finds it and its policy decides.
-                        () = group_.forced() => {}
+                        () = group.forced() => {}
                     }
                     freed.notify_one();
                 });

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
@@ -24,6 +25,7 @@ use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
 use super::slots::{Slot, Slots, count};
+use super::turns::{TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::ids::Ids;
@@ -322,34 +324,35 @@ impl Worker {
 
     /// Works until `group` stops; items in hand then end or are given back.
     pub async fn run_loop(self: Arc<Self>, group: Shutdown, heart: Heartbeat) {
-        let mut news = self.store.news();
-        let freed = Arc::new(tokio::sync::Notify::new());
-        loop {
-            heart.beat();
-            metrics::loop_turn("worker");
-            news.mark_unchanged();
-            let wait = match self.turn(&group, &freed).await {
-                Ok(wait) => wait,
-                Err(error) => {
-                    tracing::error!(%error, "the worker could not claim");
-                    Duration::from_secs(1)
+        until_stopped(self, group, heart).await;
+    }
+
+    async fn run_or_release(&self, lease: Lease, slot: Slot, group: &Shutdown) {
+        tokio::select! {
+            _ = self.run(lease.clone(), slot) => {}
+            () = group.forced() => {
+                // Dropped half-way: nothing was written, so it can be given back uncharged.
+                if let Err(error) = self.store.close_lease(&lease, Close::Release).await {
+                    tracing::warn!(operation = lease.raw, %error, "could not give a lease back");
                 }
-            };
-            tokio::select! {
-                () = group.stopping() => return,
-                _ = news.changed() => {}
-                () = freed.notified() => {}
-                () = self.clock.sleep(wait) => {}
             }
         }
     }
+}
 
-    /// One turn of the loop: starts what it can, and says how long nothing new can be due.
-    async fn turn(
-        self: &Arc<Self>,
-        group: &Shutdown,
-        freed: &Arc<tokio::sync::Notify>,
-    ) -> Result<Duration, StoreError> {
+#[async_trait]
+impl TakesTurns for Worker {
+    const NAME: &'static str = "worker";
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    async fn turn(self: &Arc<Self>, turn: &Turn<'_>) -> Result<Duration, StoreError> {
         match self.pass().await {
             Pass::Wait(wait) => return Ok(wait.min(SAFETY_POLL)),
             Pass::Probe => return Ok(Duration::from_secs(1)),
@@ -363,9 +366,10 @@ impl Worker {
             for lease in leases {
                 // Taken here, not in the task, so that the next claim sees it.
                 let slot = self.slots.take(is_old(&lease));
-                let (worker, group_, freed) = (Arc::clone(self), group.clone(), Arc::clone(freed));
-                group.spawn("work item", async move {
-                    worker.run_or_release(lease, slot, &group_).await;
+                let (worker, group, freed) =
+                    (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
+                turn.group.spawn("work item", async move {
+                    worker.run_or_release(lease, slot, &group).await;
                     freed.notify_one();
                 });
             }
@@ -380,18 +384,6 @@ impl Worker {
             Some(due) => due.since(now).min(SAFETY_POLL),
             None => SAFETY_POLL,
         })
-    }
-
-    async fn run_or_release(&self, lease: Lease, slot: Slot, group: &Shutdown) {
-        tokio::select! {
-            _ = self.run(lease.clone(), slot) => {}
-            () = group.forced() => {
-                // Dropped half-way: nothing was written, so it can be given back uncharged.
-                if let Err(error) = self.store.close_lease(&lease, Close::Release).await {
-                    tracing::warn!(operation = lease.raw, %error, "could not give a lease back");
-                }
-            }
-        }
     }
 }
 
