@@ -184,7 +184,8 @@ fn a_job_of_the_simulator_settles_and_its_effect_is_a_person_s_to_decide() {
     place.set("GEMINI_BASE_URL", &base);
     let mut service = Running::serve(&place);
 
-    let job = r#"{"kind": "batch", "complete_after_ms": 50}"#;
+    // It ends only after it was registered: an ending between the two may be found by either.
+    let job = r#"{"kind": "batch", "manual": true}"#;
     let made = place
         .command("curl")
         .args(["-sS", &format!("{base}/_sim/operations"), "-d", job])
@@ -194,6 +195,13 @@ fn a_job_of_the_simulator_settles_and_its_effect_is_a_person_s_to_decide() {
     let name = made["name"].as_str().unwrap();
     let register = ["operations", "register", "--job-kind", "k", "--name", name];
     let id = place.json(&register)["id"].as_str().unwrap().to_owned();
+    let finished = place
+        .command("curl")
+        .args(["-sSf", &format!("{base}/_sim/operations/{name}/finish")])
+        .args(["-d", r#"{"outcome": "succeeded"}"#])
+        .output()
+        .unwrap();
+    assert!(finished.status.success(), "{finished:?}");
     let state = |o: &Value| o["effects"][0]["state"].as_str().map(ToOwned::to_owned);
     let refused = wait(&place, name, |o| state(o).as_deref() == Some("dead"));
     assert_eq!(
