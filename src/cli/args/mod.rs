@@ -3,6 +3,9 @@
 //! Values that may be secrets, or hold one, are taken as plain text here and parsed later: clap
 //! repeats a value that it cannot parse.
 
+mod simulate;
+mod webhooks;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,6 +14,9 @@ use uuid::Uuid;
 use crate::domain::effect::EffectState;
 use crate::domain::operation::{JobKind, OperationName, OperationState};
 use crate::domain::work::WorkState;
+
+pub(super) use simulate::{DynamicSigning, Simulate};
+pub(super) use webhooks::{WebhookState, Webhooks};
 
 /// Never lose the end of a Gemini API long-running job.
 #[derive(Debug, Parser)]
@@ -83,74 +89,6 @@ pub(super) enum Command {
 pub(super) struct Nested<T: Subcommand> {
     #[command(subcommand)]
     pub(super) verb: T,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Simulate {
-    /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:8090", value_name = "ADDRESS")]
-    pub(super) listen: std::net::SocketAddr,
-    /// Where webhooks go: the service's address and /hooks/gemini/TOKEN
-    #[arg(long, value_name = "URL", env = "WEBHOOK_URL", hide_env_values = true)]
-    pub(super) webhook_url: Option<String>,
-    /// Standard Webhooks secret that signs them
-    #[arg(
-        long,
-        value_name = "SECRET",
-        env = "WEBHOOK_SECRET",
-        hide_env_values = true
-    )]
-    pub(super) webhook_secret: Option<String>,
-    /// Sent along as X-Hook-Secret
-    #[arg(
-        long,
-        value_name = "SECRET",
-        env = "WEBHOOK_SHARED_SECRET",
-        hide_env_values = true
-    )]
-    pub(super) shared_secret: Option<String>,
-    /// The one accepted API key; any key will do without it
-    #[arg(
-        long,
-        value_name = "KEY",
-        env = "SIMULATOR_API_KEY",
-        hide_env_values = true
-    )]
-    pub(super) api_key: Option<String>,
-    /// How long a job runs
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
-    pub(super) complete_after: std::time::Duration,
-    /// Failed attempts in a row that disable a registered webhook; 0 never does
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(super) disable_after: u32,
-    /// How events are signed for a job's own webhook URLs
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = DynamicSigning::Jwt)]
-    pub(super) dynamic_signing: DynamicSigning,
-    /// Claim aud of those tokens; empty leaves it out
-    #[arg(long, value_name = "TEXT", default_value = "simulated-audience")]
-    pub(super) jwt_audience: String,
-    /// Claim iss of those tokens; empty leaves it out
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "https://accounts.google.com"
-    )]
-    pub(super) jwt_issuer: String,
-    /// How long those tokens are valid
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub(super) jwt_lifetime: std::time::Duration,
-    /// How long the key set may be cached
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
-    pub(super) jwks_max_age: std::time::Duration,
-}
-
-/// How `simulate` signs events for a job's own webhook URLs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum DynamicSigning {
-    /// A token, as Google does
-    Jwt,
-    /// The webhook secret, like the others
-    Hmac,
 }
 
 #[derive(Debug, Args)]
@@ -341,80 +279,6 @@ pub(super) enum End {
     Done,
     /// It will not be sent any more
     Dead,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum Webhooks {
-    /// Make one; its signing secret goes to `subscription.secrets_file`
-    Create {
-        /// Where deliveries go instead of where the configuration says
-        #[arg(long)]
-        uri: Option<String>,
-        /// A name for people
-        #[arg(long)]
-        name: Option<String>,
-        /// An event to subscribe to instead of those configured; may be repeated
-        #[arg(long = "event", value_name = "TYPE")]
-        events: Vec<String>,
-        /// Print the signing secret
-        #[arg(long)]
-        show_secret: bool,
-    },
-    /// List those of the key's project
-    List,
-    /// Show one
-    Show {
-        /// Its id; the configured one when left out
-        id: Option<String>,
-    },
-    /// Change one
-    Update {
-        /// Its id; the configured one when left out
-        id: Option<String>,
-        /// Where deliveries go
-        #[arg(long)]
-        uri: Option<String>,
-        /// A name for people
-        #[arg(long)]
-        name: Option<String>,
-        /// An event to subscribe to, in place of those it has; may be repeated
-        #[arg(long = "event", value_name = "TYPE")]
-        events: Vec<String>,
-        /// Whether it delivers
-        #[arg(long)]
-        state: Option<WebhookState>,
-    },
-    /// Remove one
-    Delete {
-        /// Its id
-        id: String,
-    },
-    /// Ask for a delivery that names no operation
-    Ping {
-        /// Its id; the configured one when left out
-        id: Option<String>,
-    },
-    /// Make a new signing secret for the configured one; old and new are accepted until a delivery
-    /// was signed with the new one and 24 hours are over
-    Rotate,
-    /// Make the provider's record what the configuration says, after showing what differs
-    Sync {
-        /// Only show what differs
-        #[arg(long)]
-        dry_run: bool,
-        /// Print the signing secret of a new one
-        #[arg(long)]
-        show_secret: bool,
-    },
-}
-
-/// Whether a webhook delivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum WebhookState {
-    /// It does
-    Enabled,
-    /// It does not
-    Disabled,
 }
 
 #[derive(Debug, Subcommand)]
