@@ -13,7 +13,6 @@ mod ledger;
 mod running;
 mod webhooks;
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -25,6 +24,8 @@ use hookledger::base::shutdown::Shutdown;
 use hookledger::store::{OpenOptions, Store};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::process::address;
 
 /// Secrets that pass every check and must never be printed.
 const CANARIES: [(&str, &str); 4] = [
@@ -71,8 +72,8 @@ impl Place {
             dir: tempfile::tempdir().unwrap(),
             environment: Vec::new(),
         };
-        place.set("HOOKLEDGER_LISTEN", &free_address());
-        place.set("HOOKLEDGER_ADMIN_LISTEN", &free_address());
+        place.set("HOOKLEDGER_LISTEN", &address().to_string());
+        place.set("HOOKLEDGER_ADMIN_LISTEN", &address().to_string());
         place
     }
 
@@ -185,13 +186,4 @@ impl Ran {
     fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
     }
-}
-
-/// An address on which nothing listens, and nothing but this process's programs will: one of the
-/// many loopback addresses, so that no other test's free port is the same one.
-fn free_address() -> String {
-    let [_, _, high, low] = std::process::id().to_be_bytes();
-    let address = Ipv4Addr::new(127, 100 + high % 100, low, 1);
-    let listener = TcpListener::bind((address, 0)).unwrap();
-    listener.local_addr().unwrap().to_string()
 }
