@@ -24,7 +24,7 @@ use reqwest::{Client, Response};
 use url::{Host, Url};
 
 use super::limit::Limit;
-use super::text::Redact;
+use super::text::{Redact, clean};
 use super::webhooks::ServiceVersion;
 use super::{Download, FetchedBody, FileName, GeminiApi, error, wire};
 use crate::base::clock::Clock;
@@ -244,6 +244,7 @@ impl HttpGemini {
         let (headers, total) = (Self::uncached(), Some(self.timeout));
         let answer = self.send(Method::GET, url, headers, None, total).await?;
         if answer.status().is_success() {
+            no_page(&answer)?;
             self.read_body(answer).await
         } else {
             Err(self.refusal(answer).await)
@@ -328,6 +329,19 @@ fn sensitive(value: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(value).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+/// A page instead of JSON is a gateway's or a portal's, not the API's: nobody's fault, and charged to
+/// nobody. Any other type is let through: gateways mislabel, and the body tells.
+fn no_page(answer: &Response) -> Result<(), Fault> {
+    let declared = answer.headers().get(http::header::CONTENT_TYPE);
+    match declared.map(|value| String::from_utf8_lossy(value.as_bytes())) {
+        Some(kind) if kind.to_ascii_lowercase().contains("html") => Err(Fault::Unavailable {
+            retry_after: None,
+            what: format!("200 with {} instead of JSON", clean(&kind, 60)),
+        }),
+        _ => Ok(()),
+    }
 }
 
 #[async_trait]

@@ -254,13 +254,26 @@ async fn an_endless_body_ends_at_the_cap() {
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_undecodable() {
-    let server =
-        answering(ResponseTemplate::new(200).set_body_string("<html>Sign in</html>")).await;
+async fn what_calls_itself_json_and_is_none_is_undecodable() {
+    let body = ResponseTemplate::new(200).set_body_raw("{\"name\": ", "application/json");
+    let server = answering(body).await;
     let settings = settings(&server.uri());
     assert_eq!(fetch(&settings).await.unwrap_err().label(), "undecodable");
     let probe = client(&settings).probe().await.unwrap_err();
     assert_eq!(probe.label(), "undecodable");
+}
+
+#[tokio::test]
+async fn a_page_instead_of_json_is_a_gateway_s_and_charges_nobody() {
+    let page = ResponseTemplate::new(200).set_body_raw("<html>Sign in</html>", "text/html; x=y");
+    let server = answering(page).await;
+    let settings = settings(&server.uri());
+    let fault = fetch(&settings).await.unwrap_err();
+    assert_eq!(fault.label(), "unavailable");
+    assert!(!fault.charges_attempt());
+    assert!(fault.to_string().contains("text/html"), "{fault}");
+    let probe = client(&settings).probe().await.unwrap_err();
+    assert_eq!(probe.label(), "unavailable");
 }
 
 #[tokio::test]
