@@ -452,11 +452,6 @@ async fn a_receiver_that_hangs_keeps_no_other_effect_waiting() {
         w.tell(&format!("m{i}"), &name).await;
     }
     while !w.work().await.is_empty() {}
-    let alert = w
-        .base
-        .store
-        .open_alert("x".to_owned(), "x".to_owned(), w.planner.clone());
-    alert.await.unwrap();
     // "notify" hangs with far more due than it has slots; "pager" must still be told.
     let mut registry = Registry::default();
     let rule = |name: &str| hookledger::domain::effect::EffectRule {
@@ -482,9 +477,23 @@ async fn a_receiver_that_hangs_keeps_no_other_effect_waiting() {
         Arc::clone(&sender).run_loop(stop.clone(), heart)
     });
     let mut news = w.base.store.news();
-    while w.pager.sent().is_empty() {
-        news.changed().await.unwrap();
-    }
+    let told = async {
+        // First the one that hangs takes all it may; then something else falls due.
+        while w.base.store.gauges().await.unwrap().effects_sending < 8 {
+            news.changed().await.unwrap();
+        }
+        let planner = w.planner.clone();
+        let alert = w
+            .base
+            .store
+            .open_alert("x".to_owned(), "x".to_owned(), planner);
+        alert.await.unwrap();
+        while w.pager.sent().is_empty() {
+            news.changed().await.unwrap();
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(20), told).await;
+    assert!(told.is_ok(), "the alert waits behind the one that hangs");
     // Eight of the hanging one; the alert's own receipt may not be written yet.
     let sending = w.base.store.gauges().await.unwrap().effects_sending;
     assert!((8..=9).contains(&sending), "{sending}");
