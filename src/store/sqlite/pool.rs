@@ -59,9 +59,13 @@ pub(crate) async fn open(path: &Path, create: bool, readers: u32) -> Result<Open
         return Err(missing(path));
     }
     let lock = lock(path)?;
-    let options = base_options(path)
+    let mut options = base_options(path);
+    if std::fs::metadata(path).map_or(true, |file| file.len() == 0) {
+        // Only an empty file takes it; on any other the pragma would write before the file is judged.
+        options = options.auto_vacuum(SqliteAutoVacuum::Incremental);
+    }
+    let options = options
         .create_if_missing(create)
-        .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .pragma("journal_size_limit", WAL_LIMIT_BYTES.to_string())

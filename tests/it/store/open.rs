@@ -53,6 +53,9 @@ async fn filled() -> TempDir {
     )
     .await;
     let (dir, _) = base.close().await;
+    // A reader's connection ends on a thread of its own and may outlive the writer's, which then leaves
+    // its log behind: what a test damages must be all there is.
+    sql(&dir, "PRAGMA wal_checkpoint(TRUNCATE)").await;
     dir
 }
 
@@ -232,7 +235,18 @@ async fn a_damaged_page_is_found_before_anything_is_written_and_the_text_says_re
     let text = error.to_string();
     assert!(matches!(error, OpenError::Damaged { .. }), "{text}");
     assert!(text.contains("restore it from a backup"), "{text}");
-    assert_eq!(std::fs::read(&path).unwrap(), before, "it wrote to it");
+    let after = std::fs::read(&path).unwrap();
+    let changed: Vec<_> = (0..before.len().max(after.len()))
+        .filter(|i| before.get(*i) != after.get(*i))
+        .take(20)
+        .collect();
+    assert_eq!(
+        changed,
+        Vec::<usize>::new(),
+        "it wrote to it (size {} to {}, middle {middle})",
+        before.len(),
+        after.len()
+    );
 }
 
 #[tokio::test]
