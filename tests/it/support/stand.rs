@@ -102,7 +102,14 @@ impl Stand {
 
     /// Starts the program again on the same file and waits until it is ready.
     pub(crate) async fn start(&mut self) {
-        let mut service = self.spawn("service.log");
+        self.start_with(&[]).await;
+    }
+
+    /// The same, with more in its environment.
+    pub(crate) async fn start_with(&mut self, more: &[(&str, &str)]) {
+        let at = |name: &str| self.dir.path().join(name);
+        let environment = [&SECRETS, more].concat();
+        let mut service = Service::spawn(&at("config.toml"), &at("service.log"), &environment);
         service.ready(self.public).await;
         self.service = Some(service);
     }
