@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::failpoint::failpoint;
 use crate::base::ids::{Ids, RandomIds};
 use crate::base::shutdown::{Heartbeat, Shutdown};
 use crate::config::settings::Settings;
@@ -193,8 +194,11 @@ impl App {
         } = self;
         // The workers get most of the time: they may be waiting for somebody else's server.
         let clean = groups.work.drain(patience.mul_f64(0.7)).await;
+        failpoint!("fp-s1");
         let clean = groups.doors.drain(patience.mul_f64(0.2)).await && clean;
+        failpoint!("fp-s1");
         let clean = groups.commits.drain(patience.mul_f64(0.1)).await && clean;
+        failpoint!("fp-s1");
         store.close().await;
         let clean = groups.store.drain(Duration::from_secs(5)).await && clean;
         tracing::info!(clean, "hookledger has stopped");

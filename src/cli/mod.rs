@@ -18,6 +18,7 @@ mod check;
 mod client;
 mod curl;
 mod demo;
+mod doctor;
 mod effects;
 mod events;
 mod failure;
@@ -86,6 +87,7 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Simulate(args) => simulate::run(&global, args, output).await,
         Command::Demo(args) => demo::run(global.verbose, args, output).await,
         Command::Check => check::run(&global, output),
+        Command::Doctor => doctor::run(&global, output).await,
         Command::Health(args) => health::run(&global, &args, output).await,
         Command::Secret(args) => secret::run(&args, output),
         Command::Operations(args) => operations::run(&open(&global).await?, args, output).await,

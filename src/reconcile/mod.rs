@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::base::clock::{Clock, Timestamp};
+use crate::base::failpoint::failpoint;
 use crate::base::shutdown::{Heartbeat, Shutdown};
 use crate::config::Settings;
 use crate::domain::effect::AmbiguousPolicy;
@@ -102,6 +103,7 @@ impl Reconciler {
     pub async fn step(&self) -> Result<Turn, StoreError> {
         let planner = || Arc::clone(&self.planner);
         let mut turn = self.free(false).await?;
+        failpoint!("fp-r2");
         turn.looks_queued = self
             .store
             .queue_due_looks(self.batch_size, self.check_max)

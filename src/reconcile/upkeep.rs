@@ -15,7 +15,7 @@ pub const REST: Duration = Duration::from_mins(10);
 /// Pause between two batches, so that deliveries never queue behind pruning.
 const BREATH: Duration = Duration::from_millis(50);
 /// Finished work items are kept this long, for people to look at.
-const FINISHED: Duration = Duration::from_hours(24 * 7);
+pub const FINISHED: Duration = Duration::from_hours(24 * 7);
 
 /// Prunes what is over.
 #[derive(Debug)]

@@ -65,6 +65,9 @@ pub(super) enum Command {
     Simulate(Simulate),
     /// Say everything that is wrong with the configuration, or show it as it is in force
     Check,
+    /// Look for what is wrong with configuration, disk and database file, and for promises the ledger
+    /// breaks; changes nothing, exits 0 when all is well, else 1
+    Doctor,
     /// Ask the running service how it is; exits 0 when it is well, else 1
     Health(Health),
     /// The ledger: register, reserve, list, show and retry operations

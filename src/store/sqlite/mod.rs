@@ -1,6 +1,7 @@
 //! The SQLite engine: everything that knows SQL is below this line.
 
 pub(super) mod alerts;
+mod audit;
 mod commit;
 pub(super) mod deliveries;
 pub(super) mod ledger;

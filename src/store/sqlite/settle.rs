@@ -24,6 +24,7 @@ use super::register;
 use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
+use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::domain::effect::Trigger;
 use crate::domain::ledger::{Lease, Operation, PlanEffects, Told};
@@ -324,6 +325,7 @@ async fn settle(
     let effects = planner.plan(&settled, Trigger::State(settled.state), now);
     let give_up_at = look.terms.give_up_at;
     outbox::plan(connection, Some(&settled), &effects, now, give_up_at, ids).await?;
+    failpoint!("fp-w4");
     for flag in ["overdue", "requires_action", "gone", "anomalous"] {
         let subject = format!("operation/{}/{flag}", before.id);
         alerts::recover(connection, &subject, now, planner, ids).await?;

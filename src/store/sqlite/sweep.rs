@@ -17,6 +17,7 @@ use super::settle::set_told;
 use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
+use crate::base::failpoint::failpoint;
 use crate::domain::effect::Trigger;
 use crate::domain::ledger::PlanEffects;
 pub use crate::domain::ledger::Told;
@@ -61,6 +62,7 @@ impl Store {
                     .bind(limit)
                     .execute(&mut *connection)
                     .await?;
+                    failpoint!("fp-r1", if queued.rows_affected() > 0);
                     sqlx::query(
                         "UPDATE operations SET next_check_at_ms = ?2 WHERE id IN ( \
                              SELECT id FROM operations WHERE next_check_at_ms <= ?1 \
@@ -266,7 +268,7 @@ impl Store {
 const AUDIT_PAGE: i64 = 200;
 
 /// Nothing is ever due later than this, apart from a look whose longest pause is configured longer.
-const NEVER_LATER: Duration = Duration::from_hours(48);
+pub(super) const NEVER_LATER: Duration = Duration::from_hours(48);
 
 /// Times in the far future were written by a clock that has been set back since. They would be waited
 /// for until it comes round again, so what they stand for is due now.

@@ -9,6 +9,7 @@
 
 mod check;
 mod curl;
+mod doctor;
 mod ledger;
 mod running;
 mod webhooks;

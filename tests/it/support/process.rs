@@ -30,18 +30,16 @@ impl Service {
         Self::run(Command::new(PROGRAM), config, log, secrets)
     }
 
-    /// The same, but no file it writes may grow beyond `kib`: the disk refuses, as a full one would.
-    pub(crate) fn spawn_limited(
-        kib: u32,
+    /// The same under another program, which must start the rest of its command line in its own place.
+    pub(crate) fn spawn_under(
+        wrapper: &[&str],
         config: &Path,
         log: &Path,
         secrets: &[(&str, &str)],
     ) -> Self {
-        let mut shell = Command::new("/bin/sh");
-        // The shell counts blocks of 512 bytes. The signal is ignored so that the write fails instead.
-        let script = format!("trap '' XFSZ; ulimit -f {}; exec {PROGRAM} \"$@\"", kib * 2);
-        shell.args(["-c", &script, "sh"]);
-        Self::run(shell, config, log, secrets)
+        let mut command = Command::new(wrapper.first().unwrap());
+        command.args(wrapper.get(1..).unwrap()).arg(PROGRAM);
+        Self::run(command, config, log, secrets)
     }
 
     fn run(mut command: Command, config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
@@ -94,9 +92,17 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let id = i32::try_from(self.child.id().unwrap()).unwrap();
-        let process = rustix::process::Pid::from_raw(id).unwrap();
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_raw(self.id()).unwrap();
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> i32 {
+        i32::try_from(self.child.id().unwrap()).unwrap()
     }
 
     /// Waits for its end, `within` at most.

@@ -50,6 +50,7 @@ pub(crate) struct Stand {
     pub(crate) admin: SocketAddr,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
+    db: PathBuf,
     service: Option<Service>,
     clock: SystemClock,
 }
@@ -86,7 +87,10 @@ impl Stand {
         let dir = tempfile::tempdir().unwrap();
         let config = configuration(public, admin, &base, &sink.url, set);
         std::fs::write(dir.path().join("config.toml"), config).unwrap();
+        let elsewhere = set.iter().find(|(key, _)| *key == "store.path");
+        let file = elsewhere.map_or("webhook.db", |(_, path)| path.trim_matches('\''));
         let mut stand = Self {
+            db: dir.path().join(file),
             gemini,
             sink,
             public,
@@ -107,24 +111,41 @@ impl Stand {
 
     /// The same, with more in its environment.
     pub(crate) async fn start_with(&mut self, more: &[(&str, &str)]) {
-        let at = |name: &str| self.dir.path().join(name);
-        let environment = [&SECRETS, more].concat();
-        let mut service = Service::spawn(&at("config.toml"), &at("service.log"), &environment);
+        let mut service = self.spawn_with("service.log", more);
         service.ready(self.public).await;
         self.service = Some(service);
     }
 
     /// One more process on the same file.
     pub(crate) fn spawn(&self, log: &str) -> Service {
-        let at = |name: &str| self.dir.path().join(name);
-        Service::spawn(&at("config.toml"), &at(log), &SECRETS)
+        self.spawn_with(log, &[])
     }
 
-    /// Starts the program on a disk that takes no more than `kib` in one file.
-    pub(crate) async fn start_limited(&mut self, kib: u32) {
+    /// The same, with more in its environment.
+    pub(crate) fn spawn_with(&self, log: &str, more: &[(&str, &str)]) -> Service {
         let at = |name: &str| self.dir.path().join(name);
-        let (config, log) = (at("config.toml"), at("limited.log"));
-        let mut service = Service::spawn_limited(kib, &config, &log, &SECRETS);
+        let environment = [&SECRETS, more].concat();
+        Service::spawn(&at("config.toml"), &at(log), &environment)
+    }
+
+    /// The same, under another program.
+    pub(crate) fn spawn_under(
+        &self,
+        log: &str,
+        wrapper: &[&str],
+        more: &[(&str, &str)],
+    ) -> Service {
+        let at = |name: &str| self.dir.path().join(name);
+        let environment = [&SECRETS, more].concat();
+        Service::spawn_under(wrapper, &at("config.toml"), &at(log), &environment)
+    }
+
+    /// Starts the program on a disk that takes no more than `kib` in one file: the write fails there, as
+    /// on a full one.
+    pub(crate) async fn start_limited(&mut self, kib: u32) {
+        // The shell counts blocks of 512 bytes. The signal is ignored so that the write fails instead.
+        let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 2);
+        let mut service = self.spawn_under("limited.log", &["/bin/sh", "-c", &script, "sh"], &[]);
         service.ready(self.public).await;
         self.service = Some(service);
     }
@@ -143,7 +164,7 @@ impl Stand {
     }
 
     pub(crate) fn db(&self) -> PathBuf {
-        self.dir.path().join("webhook.db")
+        self.db.clone()
     }
 
     /// A request to a path of the public listener.
