@@ -124,7 +124,7 @@ async fn promises(reader: &Reader, settings: &Settings) -> End {
         dedupe_ttl: settings.hooks.dedupe_ttl,
         items_kept: upkeep::FINISHED,
         max_attempts: settings.worker.max_attempts,
-        longest_pause: settings.reconcile.check_max,
+        longest_pause: crate::reconcile::longest_pause(settings),
         drained: false,
     };
     match reader.audit(&bounds).await {

@@ -361,6 +361,22 @@ async fn a_file_that_somebody_holds_for_a_while_costs_neither_the_answer_nor_an_
 }
 
 #[tokio::test]
+async fn a_clock_set_back_by_hours_puts_no_look_off_for_hours() {
+    let w = World::new().await;
+    w.register(A, "nightly").await;
+    w.api.says(A, succeeded(A));
+    w.base.clock.jump_to(w.now().before(3 * 60 * MINUTE));
+    w.reconcile().await;
+    w.work().await;
+    let settled = w.operation(A).await.unwrap();
+    assert_eq!(settled.state, OperationState::Succeeded);
+    // What may well be so far away is left alone.
+    let w = World::new().await;
+    w.register(A, "nightly").await;
+    assert_eq!(w.reconcile().await.looks_queued, 0, "the grace is not over");
+}
+
+#[tokio::test]
 async fn a_clock_set_back_by_a_month_makes_nothing_wait_for_a_month() {
     const B: &str = "batches/b";
     let w = World::new().await;

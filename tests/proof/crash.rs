@@ -115,7 +115,6 @@ const POINTS: &[(&str, u32)] = &[
     ("fp-w7", 5),
     ("fp-r1", 2),
     ("fp-r2", 3),
-    ("fp-m1", 60),
     ("fp-s1", 3),
 ];
 
@@ -131,19 +130,13 @@ async fn fail_points(tier: Tier) -> Verdict {
         let mut stand = Stand::with(&[("log.filter", "'info'")]).await;
         stand.kill().await;
         let mut cut_off = CutOff::default();
-        let mut load = Load::new(Duration::from_millis(10));
+        let load = Load::new(Duration::from_millis(10));
         for round in 0..rounds {
             let passages = random.random_range(0..*most);
             let what = match passages {
                 0 => format!("{point}=return"),
                 n => format!("{point}={n}*off->return"),
             };
-            if *point == "fp-m1" {
-                for end in ["", "-wal", "-shm"] {
-                    let file = format!("{}{end}", stand.db().display());
-                    drop(std::fs::remove_file(file));
-                }
-            }
             let mut service = stand.spawn_with("service.log", &[("FAILPOINTS", &what)]);
             let senders = [0, 1].map(|n| seed + 1_000 * round + n);
             let dying = async {
@@ -159,17 +152,12 @@ async fn fail_points(tier: Tier) -> Verdict {
             let (status, ()) = tokio::join!(dying, load.run(&stand, senders));
             assert_eq!(status.code(), None, "{what}: ended by a signal: {status}");
             deaths += 1;
-            if *point != "fp-m1" {
-                cut_off.note(&stand).await;
-                outside::check_stored(&stand.db(), &load.told()).await;
-                outside::check_file(&stand.db()).await;
-            }
-            if (round + 1) % drain_each == 0 || *point == "fp-m1" {
+            cut_off.note(&stand).await;
+            outside::check_stored(&stand.db(), &load.told()).await;
+            outside::check_file(&stand.db()).await;
+            if (round + 1) % drain_each == 0 {
                 come_to_an_end(&mut stand, &load).await;
                 stand.kill().await;
-                if *point == "fp-m1" {
-                    load = Load::new(Duration::from_millis(10));
-                }
             }
         }
         come_to_an_end(&mut stand, &load).await;
@@ -181,12 +169,45 @@ async fn fail_points(tier: Tier) -> Verdict {
         }
         stand.kill().await;
     }
+    deaths += migrations_cut_off(rounds, &mut random).await;
     assert!(repeats_at_w6 > 0, "no kill hit between sending and receipt");
     Verdict::Passed(format!(
         "seed {seed}: {deaths} deaths at {} points; effects sent twice: {repeats_at_w6} by deaths at fp-w6, \
          {repeats_elsewhere} of others that were between intent and receipt at another point",
-        POINTS.len()
+        POINTS.len() + 1
     ))
+}
+
+/// Dies in the middle of making a new file: the next start makes it whole.
+async fn migrations_cut_off(rounds: u64, random: &mut StdRng) -> u64 {
+    let mut stand = Stand::with(&[("log.filter", "'info'")]).await;
+    stand.kill().await;
+    for round in 0..rounds {
+        for end in ["", "-wal", "-shm"] {
+            drop(std::fs::remove_file(format!(
+                "{}{end}",
+                stand.db().display()
+            )));
+        }
+        let what = format!("fp-m1={}*off->return", random.random_range(1..60));
+        let mut service = stand.spawn_with("service.log", &[("FAILPOINTS", &what)]);
+        let status = tokio::time::timeout(SOON, service.ended(DRAIN)).await;
+        assert_eq!(
+            status
+                .unwrap_or_else(|_| panic!("{what} was never reached"))
+                .code(),
+            None
+        );
+        stand.start().await;
+        let name = stand.gemini.start(silent(false)).unwrap();
+        stand
+            .deliver(&format!("new-{round}"), succeeded(&name))
+            .await;
+        stand.settled(&name).await;
+        outside::check_file(&stand.db()).await;
+        stand.kill().await;
+    }
+    rounds
 }
 
 /// Waits for the listener without asking it anything: an answer may be what it dies of.
