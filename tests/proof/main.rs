@@ -22,6 +22,7 @@
 mod support;
 
 mod crash;
+mod loops;
 mod row;
 
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[crash::ROWS];
+const ROWS: &[&[Row]] = &[crash::ROWS, loops::ROWS];
 
 fn main() -> ExitCode {
     row::run(ROWS)
