@@ -1,5 +1,7 @@
 //! The model.
 
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::collections::BTreeSet;
 
 use hookledger::domain::event::Verdict;

@@ -1,5 +1,7 @@
 //! The same steps on the real thing, and the comparison.
 
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -51,10 +53,10 @@ pub(super) fn run(steps: &[Step]) {
             drains: 0,
         };
         for step in steps {
-            run = run.take(*step).await;
+            run = Box::pin(run.take(*step)).await;
         }
         run.drains = 0;
-        let _ = run.take(Step::Drain).await;
+        let _ = Box::pin(run.take(Step::Drain)).await;
     });
 }
 
@@ -87,10 +89,12 @@ impl Run {
             Step::Pass(minutes) => self.world.advance(u32::try_from(minutes).unwrap() * MINUTE),
             Step::Work => drop(self.world.work().await),
             Step::Send => drop(self.world.send().await),
-            Step::Reconcile => drop(self.world.reconcile().await),
+            Step::Reconcile => {
+                self.world.reconcile().await;
+            }
             Step::CrashIdle => self.world = self.world.restart().await,
             Step::CrashInFetch | Step::CrashBeforeSend | Step::CrashInSend => {
-                self = self.crash(step).await
+                self = self.crash(step).await;
             }
             Step::ApiDown(down) => self.api_down = down,
             Step::SinkDown(down) => self.world.notify.set_down(down),

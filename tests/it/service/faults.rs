@@ -1,8 +1,6 @@
 //! Each way in which the API fails to answer: the operation settles all the same, by one common path,
 //! and its work item is charged only for answers that were Google's own and made no sense.
 
-#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
