@@ -22,6 +22,8 @@
 mod support;
 
 mod crash;
+mod door;
+mod load;
 mod loops;
 mod row;
 
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[crash::ROWS, loops::ROWS];
+const ROWS: &[&[Row]] = &[door::ROWS, crash::ROWS, loops::ROWS];
 
 fn main() -> ExitCode {
     row::run(ROWS)

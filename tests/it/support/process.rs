@@ -111,6 +111,11 @@ impl Service {
         status.unwrap()
     }
 
+    /// Its process id, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

@@ -142,6 +142,11 @@ impl Stand {
         self.service.as_mut().unwrap()
     }
 
+    /// Its process id, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.service.as_ref().unwrap().id()
+    }
+
     pub(crate) fn db(&self) -> PathBuf {
         self.dir.path().join("webhook.db")
     }
