@@ -78,8 +78,9 @@ async fn keep_up<F: Future<Output = Answer>>(
     }
 }
 
-/// The most memory that a process has held so far, in bytes.
-pub(crate) fn peak_memory(process: u32) -> u64 {
+/// The most memory that the program has held so far, in bytes.
+pub(crate) fn peak_memory(stand: &Stand) -> u64 {
+    let process = stand.service.as_ref().unwrap().id();
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib: u64 = line

@@ -94,7 +94,7 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        let id = i32::try_from(self.id()).unwrap();
         let process = rustix::process::Pid::from_raw(id).unwrap();
         rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     }

@@ -50,7 +50,7 @@ pub(crate) struct Stand {
     pub(crate) admin: SocketAddr,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
-    service: Option<Service>,
+    pub(crate) service: Option<Service>,
     clock: SystemClock,
 }
 
@@ -140,11 +140,6 @@ impl Stand {
 
     pub(crate) fn service(&mut self) -> &mut Service {
         self.service.as_mut().unwrap()
-    }
-
-    /// Its process id, while it runs.
-    pub(crate) fn id(&self) -> u32 {
-        self.service.as_ref().unwrap().id()
     }
 
     pub(crate) fn db(&self) -> PathBuf {

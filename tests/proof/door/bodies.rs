@@ -24,7 +24,7 @@ pub(super) async fn run(tier: Tier) -> Verdict {
     let stand = Stand::with(&[("log.filter", "'warn'")]).await;
     // Once, so that what every request needs is there before memory is measured.
     signed_oddities(&stand).await;
-    let before = load::peak_memory(stand.id());
+    let before = load::peak_memory(&stand);
     let rounds = tier.of(3, 30);
     let all = async {
         let mut odd = 0;
@@ -38,7 +38,7 @@ pub(super) async fn run(tier: Tier) -> Verdict {
         odd
     };
     let (odd, accepted) = load::beside(&stand, "127.0.0.3", 50, all).await;
-    let grown = load::peak_memory(stand.id()) - before;
+    let grown = load::peak_memory(&stand) - before;
     assert!(grown < GROWTH, "memory grew by {grown} bytes");
     Verdict::Passed(format!(
         "{} bodies of 1 GiB refused, {odd} signed oddities answered 200, {accepted} true deliveries \

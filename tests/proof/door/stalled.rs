@@ -29,7 +29,7 @@ pub(super) async fn run(tier: Tier) -> Verdict {
         ("log.filter", "'warn'"),
     ])
     .await;
-    let before = load::peak_memory(stand.id());
+    let before = load::peak_memory(&stand);
     let rounds = tier.of(4, 120);
     let all = async {
         for _ in 0..rounds {
@@ -37,7 +37,7 @@ pub(super) async fn run(tier: Tier) -> Verdict {
         }
     };
     let ((), accepted) = load::beside(&stand, "127.0.0.3", 100, all).await;
-    let grown = load::peak_memory(stand.id()) - before;
+    let grown = load::peak_memory(&stand) - before;
     assert!(grown < GROWTH, "memory grew by {grown} bytes");
     Verdict::Passed(format!(
         "{} stalled sockets closed in time, {accepted} true deliveries accepted meanwhile, memory +{} MiB",
