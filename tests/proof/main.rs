@@ -21,6 +21,7 @@
 )]
 mod support;
 
+mod canary;
 mod crash;
 mod door;
 mod load;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[door::ROWS, crash::ROWS, loops::ROWS];
+const ROWS: &[&[Row]] = &[canary::ROWS, door::ROWS, crash::ROWS, loops::ROWS];
 
 fn main() -> ExitCode {
     row::run(ROWS)

@@ -6,9 +6,6 @@ use std::time::Duration;
 
 use hookledger::simulator::{Fault, FaultKind};
 
-use http::Method;
-use serde_json::{Value, json};
-
 use crate::support::outside::{self, Told};
 use crate::support::process::eventually;
 use crate::support::stand::{SOON, Stand, silent, succeeded};
@@ -129,9 +126,8 @@ async fn an_answer_that_never_makes_sense_is_a_dead_letter_and_its_neighbours_se
     })
     .await;
     stand.gemini.clear_faults();
-    let again = stand.admin(Method::POST, "/queue/retry").json(&json!({}));
-    let again: Value = again.send().await.unwrap().json().await.unwrap();
-    assert_eq!(again["retried"], 1, "{again}");
+    let again = stand.command(&["queue", "retry"]).await;
+    assert!(again.status.success(), "{again:?}");
     stand.settled(&poison).await;
     told.settled.insert(poison);
     let over = "SELECT count(*) FROM alerts WHERE subject = 'queue/dead' AND state = 'recovered'";

@@ -125,6 +125,24 @@ impl Service {
     }
 }
 
+/// One command of the program, to its end.
+pub(crate) async fn command(
+    config: &Path,
+    arguments: &[&str],
+    secrets: &[(&str, &str)],
+) -> std::process::Output {
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("--config")
+        .arg(config)
+        .args(arguments)
+        .env_clear()
+        .envs(secrets.iter().copied())
+        .current_dir(config.parent().unwrap())
+        .stdin(Stdio::null());
+    command.output().await.unwrap()
+}
+
 /// A client that waits longer than the service may.
 pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder()

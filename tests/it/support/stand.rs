@@ -120,6 +120,11 @@ impl Stand {
         Service::spawn(&at("config.toml"), &at(log), &SECRETS)
     }
 
+    /// Runs one command of the program on the same configuration, to its end.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> std::process::Output {
+        process::command(&self.dir.path().join("config.toml"), arguments, &SECRETS).await
+    }
+
     /// Starts the program on a disk that takes no more than `kib` in one file.
     pub(crate) async fn start_limited(&mut self, kib: u32) {
         let at = |name: &str| self.dir.path().join(name);
