@@ -172,7 +172,7 @@ async fn soak(tier: Tier) -> Verdict {
     ))
 }
 
-fn holds(id: i32) -> Holds {
+fn holds(id: u32) -> Holds {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let field = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();

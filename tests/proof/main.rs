@@ -22,9 +22,13 @@
 )]
 mod support;
 
+mod canary;
 mod clock;
 mod crash;
 mod disk;
+mod door;
+mod load;
+mod loops;
 mod power;
 mod row;
 mod stop;
@@ -36,12 +40,15 @@ use row::Row;
 
 /// Every row, in the order in which they run.
 const ROWS: &[&[Row]] = &[
+    canary::ROWS,
+    door::ROWS,
     crash::ROWS,
     power::ROWS,
     disk::ROWS,
     stop::ROWS,
     storms::ROWS,
     clock::ROWS,
+    loops::ROWS,
 ];
 
 fn main() -> ExitCode {

@@ -2,5 +2,6 @@
 
 mod canary;
 mod door;
+mod faults;
 mod paths;
 mod stop;

@@ -51,7 +51,7 @@ pub(crate) struct Stand {
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
     db: PathBuf,
-    service: Option<Service>,
+    pub(crate) service: Option<Service>,
     clock: SystemClock,
 }
 
@@ -119,6 +119,11 @@ impl Stand {
     /// One more process on the same file.
     pub(crate) fn spawn(&self, log: &str) -> Service {
         self.spawn_with(log, &[])
+    }
+
+    /// Runs one command of the program on the same configuration, to its end.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> std::process::Output {
+        process::command(&self.dir.path().join("config.toml"), arguments, &SECRETS).await
     }
 
     /// The same, with more in its environment.
