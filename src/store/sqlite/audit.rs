@@ -240,7 +240,7 @@ impl Reader {
     }
 }
 
-/// I9: SQLite's own look at its pages, its indexes and the conditions on its columns.
+/// I9: SQLite's own look at its pages and its indexes.
 async fn damage(pool: &SqlitePool) -> Result<Vec<Violation>, StoreError> {
     let report: Result<Vec<String>, _> = sqlx::query_scalar("PRAGMA integrity_check(20)")
         .fetch_all(pool)

@@ -138,8 +138,9 @@ const BREACHES: &[(&str, &str, &str)] = &[
     ),
     (
         "I9",
-        "PRAGMA ignore_check_constraints = ON; UPDATE effects SET state = 'nonsense'",
-        "CHECK constraint failed in effects",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = \
+         'CREATE INDEX operation_log_operation ON operation_log (what, id)' WHERE name = 'operation_log_operation'",
+        "missing from index operation_log_operation",
     ),
 ];
 

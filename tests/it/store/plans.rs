@@ -72,7 +72,8 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             collect(&path, files);
-        } else {
+        } else if !path.ends_with("audit.rs") {
+            // An audit is asked for by a person, and is meant to read the whole ledger.
             files.push(path);
         }
     }
