@@ -1,14 +1,12 @@
 //! Settings that are each legal and wrong together, and those that are only unwise.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Purpose;
 use super::environment::variable_for;
 use super::read::Reader;
-use super::secrets::{SIGNING_KEY_BYTES, can_sign, is_signing_secret};
+use super::secrets::{SIGNING_KEY_BYTES, can_sign, is_signing_secret, needed, strong};
 use super::settings::{Action, Require, Settings, Source};
-use crate::base::secret::Secret;
 
 /// A lease must outlive the request it covers by this much.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
@@ -21,7 +19,7 @@ pub(super) fn check(r: &mut Reader<'_>, s: &Settings) {
     times(r, s);
     alerts(r, s);
     if r.purpose == Purpose::Serve {
-        listeners(r, s);
+        super::admin::check(r, s);
         doors(r, s);
         sources(r, s);
         subscription(r, s);
@@ -112,34 +110,6 @@ fn alerts(r: &mut Reader<'_>, s: &Settings) {
     }
 }
 
-fn listeners(r: &mut Reader<'_>, s: &Settings) {
-    let (public, admin) = (s.server.listen, s.admin.listen);
-    if clash(public, admin) && r.sound(&["server.listen", "admin.listen"]) {
-        let fix = "give each listener a port of its own";
-        r.problem("admin.listen", "is the same address as server.listen", fix);
-    }
-    let token = s.admin.token.as_ref();
-    if !admin.ip().is_loopback() && token.is_none() && r.sound(&["admin.listen", "admin.token"]) {
-        let what = "can be reached from other machines, and there is no admin.token";
-        let fix = format!(
-            "set {}, or listen on 127.0.0.1",
-            variable_for("admin.token")
-        );
-        r.problem("admin.listen", what, fix);
-    }
-    strong(r, "admin.token", token);
-    if token.is_some_and(|t| t.expose().contains(' ')) && r.sound(&["admin.token"]) {
-        let fix = "use characters that a bearer token may have";
-        r.problem("admin.token", "has a space in it", fix);
-    }
-}
-
-fn clash(a: SocketAddr, b: SocketAddr) -> bool {
-    a.port() == b.port()
-        && a.port() != 0
-        && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
-}
-
 /// What the public door itself needs.
 fn doors(r: &mut Reader<'_>, s: &Settings) {
     let path_token = s.hooks.path_token.as_ref();
@@ -163,26 +133,6 @@ fn doors(r: &mut Reader<'_>, s: &Settings) {
     {
         let what = "is the same as hooks.path_token, which stands in access logs";
         r.problem("hooks.shared_secret", what, "make one of its own");
-    }
-}
-
-fn needed(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
-    if secret.is_none() && r.sound(&[key]) {
-        let name = variable_for(key);
-        let fix = format!(
-            "set {name} or {name}_FILE, for instance to what `hookledger secret new` prints"
-        );
-        r.problem(key, "is missing", fix);
-    }
-    strong(r, key, secret);
-}
-
-fn strong(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
-    if let Some(weakness) = secret.and_then(Secret::weakness)
-        && r.sound(&[key])
-    {
-        let fix = "make a new one, for instance with `hookledger secret new`";
-        r.problem(key, weakness.to_string(), fix);
     }
 }
 
@@ -311,7 +261,7 @@ fn warnings(r: &mut Reader<'_>, s: &Settings) {
             "are none: operations settle in the ledger and nobody is told",
         );
     }
-    if s.admin.token.is_none() {
+    if s.admin.all().next().is_none() {
         r.warn(
             "admin.token",
             "is not set: the admin API refuses every call",

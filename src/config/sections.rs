@@ -22,10 +22,7 @@ const KEPT_FOR: &str = "gemini";
 pub(super) fn settings(r: &mut Reader<'_>) -> Settings {
     let mut settings = Settings {
         server: server(r),
-        admin: Admin {
-            listen: address(r, "admin.listen"),
-            token: r.secret("admin.token"),
-        },
+        admin: admin(r),
         hooks: Hooks {
             path_token: r.secret("hooks.path_token"),
             shared_secret: r.secret("hooks.shared_secret"),
@@ -83,6 +80,11 @@ fn address(r: &mut Reader<'_>, key: &str) -> SocketAddr {
         ),
         SocketAddr::from(([127, 0, 0, 1], 0)),
     )
+}
+
+fn admin(r: &mut Reader<'_>) -> Admin {
+    let listen = address(r, "admin.listen");
+    super::admin::admin(r, listen)
 }
 
 fn server(r: &mut Reader<'_>) -> Server {

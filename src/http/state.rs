@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::admin::AdminToken;
+use super::admin::AdminTokens;
 use super::health::Health;
 use crate::config::Settings;
 use crate::receive::Receiver;
@@ -23,7 +23,7 @@ pub struct AdminState {
     pub(super) receiver: Receiver,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Metrics,
-    pub(super) token: Option<AdminToken>,
+    pub(super) tokens: AdminTokens,
     pub(super) path_tokens: Option<PathTokens>,
     pub(super) public_url: Option<Url>,
     pub(super) body_timeout: Duration,
@@ -46,7 +46,7 @@ impl AdminState {
             receiver,
             health,
             metrics,
-            token: settings.admin.token.as_ref().map(AdminToken::new),
+            tokens: AdminTokens::new(&settings.admin),
             path_tokens: settings.hooks.path_token.as_ref().map(PathTokens::new),
             public_url: settings.server.public_url.clone(),
             body_timeout: settings.server.body_timeout,

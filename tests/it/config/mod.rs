@@ -1,5 +1,6 @@
 //! Configuration through its public seam: here the layers and what they add up to.
 
+mod admin;
 mod problems;
 mod secrets;
 
