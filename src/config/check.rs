@@ -1,6 +1,9 @@
 //! Settings that are each legal and wrong together, and those that are only unwise.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 use super::Purpose;
 use super::environment::variable_for;
@@ -157,6 +160,9 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
         if source.jwt {
             tokens(r, &at, source);
         }
+        if !source.allow_from.is_empty() {
+            addresses(r, s, &at, &source.allow_from);
+        }
         if unsigned && source.shared_header {
             r.warn(
                 &secrets,
@@ -169,6 +175,37 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
                  shared_header = false",
             );
         }
+    }
+}
+
+/// A source that takes deliveries from some addresses alone. The address is the peer's unless the
+/// peer is a trusted proxy.
+fn addresses(r: &mut Reader<'_>, s: &Settings, at: &str, allowed: &[IpNet]) {
+    let key = format!("{at}.allow_from");
+    let proxies = &s.server.trusted_proxies;
+    let meets = |a: &IpNet, b: &IpNet| a.contains(&b.addr()) || b.contains(&a.addr());
+    let here = |net: &IpNet| match net {
+        IpNet::V4(net) => net.addr().is_loopback() || net.contains(&Ipv4Addr::LOCALHOST),
+        IpNet::V6(net) => net.contains(&Ipv6Addr::LOCALHOST),
+    };
+    if !r.sound(&[&key, "server.trusted_proxies", "server.listen"]) {
+        return;
+    }
+    if !proxies.is_empty() {
+        if proxies.iter().any(|p| allowed.iter().any(|a| meets(p, a))) {
+            let what = "shares addresses with server.trusted_proxies: whatever a proxy sends without \
+                        a forwarding header gets in";
+            r.warn(&key, what);
+        }
+    } else if s.server.listen.ip().is_loopback() && !allowed.iter().any(here) {
+        let what = "would refuse every delivery: server.listen is loopback, so the peer is a proxy, \
+                    and server.trusted_proxies does not name it";
+        let fix = "set server.trusted_proxies to the proxy's network, as in [\"127.0.0.1/32\"]";
+        r.problem(&key, what, fix);
+    } else {
+        let what = "is compared with the peer's own address, since server.trusted_proxies is empty: \
+                    behind a proxy that is the proxy's, for everybody";
+        r.warn(&key, what);
     }
 }
 

@@ -206,6 +206,8 @@ pub struct Source {
     pub audiences: Vec<String>,
     /// `issuers`: one of them must be a token's; empty takes every token
     pub issuers: Vec<String>,
+    /// `allow_from`: networks it may deliver from; empty is everywhere
+    pub allow_from: Vec<ipnet::IpNet>,
 }
 
 /// `[store]`

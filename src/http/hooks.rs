@@ -1,6 +1,6 @@
 //! The public door: `POST /hooks/{source}/{token}`.
 //!
-//! Layers, cheapest first: the path token and the proofs as far as headers show them, the declared
+//! Layers, cheapest first: the path token, the client's address and the proofs as far as headers show them, the declared
 //! length, a permit, the body under its cap and deadline, the proofs over the raw bytes and their
 //! window, and then one call to the receiver, which commits. Nothing before that call touches the
 //! store, so whoever has no proof costs no disk.
@@ -118,10 +118,12 @@ impl Door {
         &self,
         source: &str,
         token: &str,
+        client: Option<Client>,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<ReceiveAnswer, Refused> {
-        let admitted = self.verifier.admit(source, token, headers)?;
+        let address = client.map(|c| c.address);
+        let admitted = self.verifier.admit(source, token, address, headers)?;
         check_declared(headers, self.max_body)?;
         let permit = self.permits.take().ok_or(Refused::Busy)?;
         let body = read_capped(headers, body, self.max_body, self.body_timeout).await?;
@@ -158,7 +160,14 @@ impl Door {
         match refused {
             Refused::Proof(reject) => match reject.answer_class() {
                 AnswerClass::NotFound => {
-                    tracing::debug!(reason, "delivery refused");
+                    // Whoever knows the token and comes from elsewhere: a leak, or a list that is out
+                    // of date. Told, but not as often as somebody likes.
+                    let loud = source.is_some() && client.is_none_or(|c| self.failures.count(c));
+                    if loud {
+                        tracing::warn!(source, reason, "delivery refused");
+                    } else {
+                        tracing::debug!(source, reason, "delivery refused");
+                    }
                     Problem::NOT_FOUND
                 }
                 AnswerClass::Unavailable => {
@@ -241,10 +250,9 @@ async fn handle(
     let Ok(Path((source, token))) = path else {
         return Problem::NOT_FOUND.into_response();
     };
-    match door.deliver(&source, &token, &headers, body).await {
+    let client = client.map(|Extension(c)| c);
+    match door.deliver(&source, &token, client, &headers, body).await {
         Ok(answer) => Json(answer).into_response(),
-        Err(refused) => door
-            .refuse(&source, client.map(|Extension(c)| c), &refused)
-            .into_response(),
+        Err(refused) => door.refuse(&source, client, &refused).into_response(),
     }
 }
