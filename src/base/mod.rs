@@ -8,3 +8,4 @@ pub mod clock;
 pub mod ids;
 pub mod secret;
 pub mod shutdown;
+pub mod swap;

@@ -32,6 +32,7 @@ use super::peers::Client;
 use super::permits::{Permit, Permits};
 use crate::base::clock::Clock;
 use crate::base::shutdown::Shutdown;
+use crate::base::swap::Swap;
 use crate::config::settings::Server;
 use crate::telemetry::metrics;
 use crate::verify::{AnswerClass, Reject, Verified, Verifier};
@@ -74,7 +75,7 @@ pub trait Receive: Send + Sync + 'static {
 
 /// What the door needs.
 pub struct Door {
-    verifier: Verifier,
+    verifier: Swap<Verifier>,
     receiver: Arc<dyn Receive>,
     clock: Arc<dyn Clock>,
     tasks: Shutdown,
@@ -93,17 +94,17 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// A door to `receiver`. Commits run in `tasks`, which must stop after the listener and before
+    /// A door to `receiver`, by whichever verifier is in force when a delivery comes. Commits run in `tasks`, which must stop after the listener and before
     /// the store.
     pub fn new(
-        verifier: Verifier,
+        verifier: impl Into<Swap<Verifier>>,
         receiver: Arc<dyn Receive>,
         server: &Server,
         clock: Arc<dyn Clock>,
         tasks: Shutdown,
     ) -> Self {
         Self {
-            verifier,
+            verifier: verifier.into(),
             receiver,
             failures: Failures::new(Arc::clone(&clock)),
             clock,
@@ -123,7 +124,7 @@ impl Door {
         body: Body,
     ) -> Result<ReceiveAnswer, Refused> {
         let address = client.map(|c| c.address);
-        let admitted = self.verifier.admit(source, token, address, headers)?;
+        let admitted = self.verifier.get().admit(source, token, address, headers)?;
         check_declared(headers, self.max_body)?;
         let permit = self.permits.take().ok_or(Refused::Busy)?;
         let body = read_capped(headers, body, self.max_body, self.body_timeout).await?;

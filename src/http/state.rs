@@ -7,6 +7,7 @@ use url::Url;
 
 use super::admin::AdminTokens;
 use super::health::Health;
+use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::receive::Receiver;
 use crate::reconcile::subscription::Subscription;
@@ -24,7 +25,7 @@ pub struct AdminState {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Metrics,
     pub(super) tokens: AdminTokens,
-    pub(super) path_tokens: Option<PathTokens>,
+    pub(super) path_tokens: Swap<Option<PathTokens>>,
     pub(super) public_url: Option<Url>,
     pub(super) body_timeout: Duration,
     pub(super) subscription: Option<Arc<Subscription>>,
@@ -47,11 +48,16 @@ impl AdminState {
             health,
             metrics,
             tokens: AdminTokens::new(&settings.admin),
-            path_tokens: settings.hooks.path_token.as_ref().map(PathTokens::new),
+            path_tokens: Swap::new(settings.hooks.path_token.as_ref().map(PathTokens::new)),
             public_url: settings.server.public_url.clone(),
             body_timeout: settings.server.body_timeout,
             subscription: None,
         }
+    }
+
+    /// What a reload of the secrets replaces here.
+    pub fn secrets(&self) -> (AdminTokens, Swap<Option<PathTokens>>) {
+        (self.tokens.clone(), self.path_tokens.clone())
     }
 
     /// With the subscription that is looked after, if one is.

@@ -25,6 +25,7 @@ use super::rotation::{Progress, Rotation};
 use super::wanted::Wanted;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::shutdown::{Heartbeat, Shutdown};
+use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::domain::ledger::PlanEffects;
 use crate::gemini::webhooks::{Webhook, WebhookApi, WebhookId, WebhookPatch};
@@ -72,7 +73,7 @@ pub struct Subscription {
     api: Arc<dyn WebhookApi>,
     planner: Arc<dyn PlanEffects>,
     clock: Arc<dyn Clock>,
-    wanted: Wanted,
+    wanted: Swap<Wanted>,
     rotation: Option<Rotation>,
     poll_interval: Duration,
     ping_interval: Option<Duration>,
@@ -130,7 +131,7 @@ impl Subscription {
         rotation: Option<Rotation>,
         settings: &Settings,
     ) -> Option<Self> {
-        let wanted = Wanted::new(settings)?;
+        let wanted = Swap::new(Wanted::new(settings)?);
         let subscription = &settings.subscription;
         Some(Self {
             store,
@@ -153,12 +154,19 @@ impl Subscription {
         self.rotation.as_ref()
     }
 
+    /// Looks after what `settings` describe from now on: the address holds the path token.
+    pub fn wants(&self, settings: &Settings) {
+        if let Some(wanted) = Wanted::new(settings) {
+            self.wanted.set(wanted);
+        }
+    }
+
     /// The record it looks after, asked for now.
     ///
     /// # Errors
     /// The provider cannot be asked.
     pub async fn webhook(&self) -> Result<Option<Webhook>, crate::domain::fault::Fault> {
-        self.wanted.find(&*self.api).await
+        self.wanted.get().find(&*self.api).await
     }
 
     /// Does what is due.
@@ -197,7 +205,7 @@ impl Subscription {
             return Ok(());
         };
         let id = webhook.id.clone();
-        let differences = self.wanted.differences(&webhook);
+        let differences = self.wanted.get().differences(&webhook);
         if differences.is_empty() {
             self.recover(DRIFT_ALERT).await?;
         } else {

@@ -164,6 +164,18 @@ impl Verifier {
         self.sources.get(source)?.kept.clone()
     }
 
+    /// The same, with the changing secrets of `running` in the place of its own: who changes them
+    /// knows only those.
+    #[must_use]
+    pub fn taking_over(mut self, running: &Self) -> Self {
+        for (name, rules) in &mut self.sources {
+            if let (Some(kept), Some(rules)) = (running.kept_secrets(name), Arc::get_mut(rules)) {
+                rules.kept = rules.kept.as_ref().map(|_| kept);
+            }
+        }
+        self
+    }
+
     /// The first gate: path token, then the client's address, then the proofs as far as headers
     /// can tell.
     pub fn admit(

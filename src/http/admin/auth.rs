@@ -8,7 +8,7 @@
 //! GET changes nothing anywhere in this API, so the scope is judged by the method alone: a route that
 //! is added later cannot forget to ask.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -21,6 +21,7 @@ use subtle::ConstantTimeEq;
 use super::super::error::Problem;
 use super::super::state::AdminState;
 use super::refusal::Refusal;
+use crate::base::swap::Swap;
 use crate::config::settings::{Admin, AnyToken, Scope};
 
 /// One accepted token, by its digest.
@@ -34,7 +35,7 @@ struct Known {
 /// The accepted tokens; clones are the same ones. Replaced whole, so a request is judged by those
 /// before or those after.
 #[derive(Clone)]
-pub struct AdminTokens(Arc<RwLock<Arc<[Known]>>>);
+pub struct AdminTokens(Swap<Vec<Known>>);
 
 impl std::fmt::Debug for AdminTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -45,36 +46,32 @@ impl std::fmt::Debug for AdminTokens {
 impl AdminTokens {
     /// Accepts the tokens of `admin`.
     pub fn new(admin: &Admin) -> Self {
-        Self(Arc::new(RwLock::new(known(admin))))
+        Self(Swap::new(known(admin)))
     }
 
     /// Accepts the tokens of `admin`, and no others, from now on.
     pub fn replace(&self, admin: &Admin) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = known(admin);
+        self.0.set(known(admin));
     }
 
     fn is_empty(&self) -> bool {
-        self.now().is_empty()
+        self.0.get().is_empty()
     }
 
     /// Whose token it is. All are compared, so the time does not tell which one matched.
     fn holder(&self, presented: &str) -> Option<(Arc<str>, Scope)> {
         let digest: [u8; 32] = Sha256::digest(presented).into();
         let mut holder = None;
-        for one in &*self.now() {
+        for one in &*self.0.get() {
             if bool::from(digest.ct_eq(&one.digest)) {
                 holder = Some((Arc::clone(&one.name), one.scope));
             }
         }
         holder
     }
-
-    fn now(&self) -> Arc<[Known]> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
-fn known(admin: &Admin) -> Arc<[Known]> {
+fn known(admin: &Admin) -> Vec<Known> {
     let known = |token: AnyToken<'_>| Known {
         name: token.name.into(),
         scope: token.scope,

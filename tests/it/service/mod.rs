@@ -3,4 +3,5 @@
 mod canary;
 mod door;
 mod paths;
+mod reload;
 mod stop;
