@@ -16,7 +16,7 @@ mod reload;
 mod signals;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -127,26 +127,10 @@ impl App {
             readers: settings.store.readers,
             max_waiting: settings.hooks.max_waiting,
         };
-        let store = Store::open(
-            &options,
-            Arc::clone(&clock),
-            Arc::clone(&ids),
-            &groups.store,
-        )
-        .await?;
+        let (for_clock, for_ids) = (Arc::clone(&clock), Arc::clone(&ids));
+        let store = Store::open(&options, for_clock, for_ids, &groups.store).await?;
         let parts = Parts::build(settings, &store, &clock, &ids, kept.clone())?;
-        let left = parts
-            .reconciler
-            .recover()
-            .await
-            .context("cannot void old leases")?;
-        if left.leases_freed + left.sends_freed > 0 {
-            tracing::info!(
-                leases = left.leases_freed,
-                sends = left.sends_freed,
-                "took over what the process before had in hand"
-            );
-        }
+        parts.take_over().await?;
         describe(settings);
         let public = bind(settings.server.listen, "server.listen").await?;
         let admin = bind(settings.admin.listen, "admin.listen").await?;
@@ -173,21 +157,18 @@ impl App {
             metrics,
         )
         .with_subscription(subscription.clone());
-        let (tokens, path_tokens) = state.secrets();
+        let door_secrets = (verifier, keys, kept);
         let app = Self {
             public: addresses.0,
             admin: addresses.1,
             store,
-            secrets: Secrets {
-                running: Mutex::new(settings.clone()),
-                verifier,
-                keys,
-                kept,
-                tokens,
-                path_tokens,
+            secrets: Secrets::new(
+                settings,
+                door_secrets,
+                state.secrets(),
                 gemini,
                 subscription,
-            },
+            ),
             groups: groups.clone(),
             patience: settings.server.stop_timeout,
         };
@@ -197,11 +178,10 @@ impl App {
             ("public listener", public, public_routes),
             ("admin listener", admin, admin_router(state)),
         ] {
-            let routes = layers::wrap(routes, common.clone());
             let (serving, stop) = (ServeSettings::from(&settings.server), groups.doors.clone());
-            groups
-                .doors
-                .spawn(name, serve::serve(listener, routes, serving, stop));
+            let routes = layers::wrap(routes, common.clone());
+            let listening = serve::serve(listener, routes, serving, stop);
+            groups.doors.spawn(name, listening);
         }
         tracing::info!(
             public = %app.public,
@@ -278,6 +258,20 @@ impl Parts {
             receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
             registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
         })
+    }
+
+    /// Frees what the process before had in hand when it ended.
+    async fn take_over(&self) -> anyhow::Result<()> {
+        let left = self.reconciler.recover().await;
+        let left = left.context("cannot void old leases")?;
+        if left.leases_freed + left.sends_freed > 0 {
+            tracing::info!(
+                leases = left.leases_freed,
+                sends = left.sends_freed,
+                "took over what the process before had in hand"
+            );
+        }
+        Ok(())
     }
 
     fn start_loops(&self, group: &Shutdown) {

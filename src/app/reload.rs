@@ -52,14 +52,14 @@ pub(super) fn verifier(settings: &Settings, keys: &Arc<dyn KeySource>) -> anyhow
 /// Everything that holds secrets and can take others.
 pub(super) struct Secrets {
     /// The settings in force.
-    pub(super) running: Mutex<Settings>,
-    pub(super) verifier: Swap<Verifier>,
-    pub(super) keys: Arc<dyn KeySource>,
-    pub(super) kept: Option<(SecretFile, SecretSet)>,
-    pub(super) tokens: AdminTokens,
-    pub(super) path_tokens: Swap<Option<PathTokens>>,
-    pub(super) gemini: Arc<HttpGemini>,
-    pub(super) subscription: Option<Arc<Subscription>>,
+    running: Mutex<Settings>,
+    verifier: Swap<Verifier>,
+    keys: Arc<dyn KeySource>,
+    kept: Option<(SecretFile, SecretSet)>,
+    tokens: AdminTokens,
+    path_tokens: Swap<Option<PathTokens>>,
+    gemini: Arc<HttpGemini>,
+    subscription: Option<Arc<Subscription>>,
 }
 
 impl fmt::Debug for Secrets {
@@ -68,7 +68,34 @@ impl fmt::Debug for Secrets {
     }
 }
 
+/// What the door judges by: everything it accepts, the keys of tokens, the file of kept secrets.
+type DoorSecrets = (
+    Swap<Verifier>,
+    Arc<dyn KeySource>,
+    Option<(SecretFile, SecretSet)>,
+);
+
 impl Secrets {
+    /// Over the parts of a service that runs on `settings`.
+    pub(super) fn new(
+        settings: &Settings,
+        (verifier, keys, kept): DoorSecrets,
+        (tokens, path_tokens): (AdminTokens, Swap<Option<PathTokens>>),
+        gemini: Arc<HttpGemini>,
+        subscription: Option<Arc<Subscription>>,
+    ) -> Self {
+        Self {
+            running: Mutex::new(settings.clone()),
+            verifier,
+            keys,
+            kept,
+            tokens,
+            path_tokens,
+            gemini,
+            subscription,
+        }
+    }
+
     /// Takes the secrets of a configuration that was read again, or says why not. `before` is the
     /// one that the process was started with.
     pub(super) fn reload(&self, read: Result<Loaded, Problems>, before: &Effective) {

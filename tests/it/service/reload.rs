@@ -163,7 +163,9 @@ impl Stream {
         let before = now();
         let there = async || {
             let mut pairs = now().into_iter().zip(before);
-            pairs.all(|(now, before)| now >= before + count).then_some(())
+            pairs
+                .all(|(now, before)| now >= before + count)
+                .then_some(())
         };
         eventually("more deliveries", SOON, there).await;
     }
