@@ -4,4 +4,5 @@ mod canary;
 mod door;
 mod paths;
 mod reload;
+mod rotation;
 mod stop;
