@@ -5,7 +5,7 @@
 //!
 //! Design: four things, each at its own pace, one after the other in a step:
 //! - the record is looked at: drift, a record that is disabled and one that is missing alert, each
-//!   once; a disabled one is enabled again when that is allowed;
+//!   once; a disabled one is enabled again when that is allowed, ever more rarely if it does not last;
 //! - after that every operation that was open by then is due for a look, a batch at a time, at the
 //!   pace of the reconciler; the alert recovers when the last batch is pulled;
 //! - a canary: a ping must come back as a captured delivery within its bound;
@@ -15,12 +15,14 @@
 //! between finds it open beside an enabled record and closes the gap from its beginning; looking
 //! twice is harmless. A ping that was waited for at a crash is forgotten, and the next one is sent.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use super::reenable::Reenable;
 use super::rotation::{Progress, Rotation};
 use super::wanted::Wanted;
 use crate::base::clock::{Clock, Timestamp};
@@ -92,6 +94,7 @@ struct Memory {
     gap: Option<Gap>,
     canary: Canary,
     next_rotation_step: Duration,
+    reenable: Reenable,
 }
 
 /// Operations being pulled after a time without deliveries.
@@ -229,22 +232,38 @@ impl Subscription {
         memory.delivers = None;
         metrics::subscription_enabled(false);
         let state = webhook.state.unwrap_or_default();
-        let summary = format!("webhook {id} is {state}: nothing is delivered");
+        let now = self.clock.monotonic();
+        let may = self.reenable && memory.reenable.may(now);
+        let mut summary = format!("webhook {id} is {state}: nothing is delivered");
+        if self.reenable && memory.reenable.in_a_row() > 0 {
+            _ = write!(
+                summary,
+                "; it was disabled again soon after it was enabled, {} time(s) in a row, so it is \
+                 enabled no sooner than {} after the last time: mend why deliveries fail, then \
+                 `hookledger webhooks sync`",
+                memory.reenable.in_a_row(),
+                humantime::format_duration(memory.reenable.pause())
+            );
+        }
         self.open(STATE_ALERT, summary).await?;
         found("disabled", turn);
-        if self.reenable && self.enable(&id).await {
+        if may && self.enable(&id, &mut memory.reenable).await {
             turn.reenabled = true;
             self.delivers(id, memory).await?;
         }
         Ok(())
     }
 
-    async fn enable(&self, id: &WebhookId) -> bool {
+    async fn enable(&self, id: &WebhookId, reenable: &mut Reenable) -> bool {
         let patch = WebhookPatch {
             state: Some("enabled".to_owned()),
             ..WebhookPatch::default()
         };
-        match self.api.update(id, &patch).await {
+        let answer = self.api.update(id, &patch).await;
+        if answer.is_ok() {
+            reenable.asked(self.clock.monotonic());
+        }
+        match answer {
             Ok(now) if now.delivers() => {
                 metrics::subscription_reenabled();
                 tracing::info!(webhook = %id, "enabled the webhook again");
