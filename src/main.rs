@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use hookledger::cli;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "failpoints")]
+    hookledger::base::failpoint::read_environment();
     match cli::parse(std::env::args_os()) {
         Ok(line) => cli::start(line),
         Err(code) => code,

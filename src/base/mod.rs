@@ -5,6 +5,7 @@
 
 pub mod backoff;
 pub mod clock;
+pub mod failpoint;
 pub mod ids;
 pub mod secret;
 pub mod shutdown;

@@ -31,6 +31,7 @@ use super::failures::Failures;
 use super::peers::Client;
 use super::permits::{Permit, Permits};
 use crate::base::clock::Clock;
+use crate::base::failpoint::failpoint;
 use crate::base::shutdown::Shutdown;
 use crate::base::swap::Swap;
 use crate::config::settings::Server;
@@ -131,6 +132,7 @@ impl Door {
         let whole = self.clock.monotonic();
         let delivery = admitted.verify(body, self.clock.now()).await?;
         let answer = self.commit(delivery, permit).await;
+        failpoint!("in3");
         metrics::received_in(self.clock.monotonic().saturating_sub(whole));
         answer
     }

@@ -2,6 +2,7 @@
 
 mod canary;
 mod door;
+mod faults;
 mod paths;
 mod reload;
 mod rotation;

@@ -103,7 +103,7 @@ impl Service {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        let id = i32::try_from(self.id()).unwrap();
         let process = rustix::process::Pid::from_raw(id).unwrap();
         rustix::process::kill_process(process, signal).unwrap();
     }
@@ -120,6 +120,11 @@ impl Service {
         status.unwrap()
     }
 
+    /// Its process id, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -127,6 +132,24 @@ impl Service {
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
+}
+
+/// One command of the program, to its end.
+pub(crate) async fn command(
+    config: &Path,
+    arguments: &[&str],
+    secrets: &[(&str, &str)],
+) -> std::process::Output {
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("--config")
+        .arg(config)
+        .args(arguments)
+        .env_clear()
+        .envs(secrets.iter().copied())
+        .current_dir(config.parent().unwrap())
+        .stdin(Stdio::null());
+    command.output().await.unwrap()
 }
 
 /// A client that waits longer than the service may.

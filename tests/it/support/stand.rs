@@ -52,7 +52,7 @@ pub(crate) struct Stand {
     pub(crate) base: String,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
-    service: Option<Service>,
+    pub(crate) service: Option<Service>,
     clock: SystemClock,
 }
 
@@ -105,7 +105,14 @@ impl Stand {
 
     /// Starts the program again on the same file and waits until it is ready.
     pub(crate) async fn start(&mut self) {
-        let mut service = self.spawn("service.log");
+        self.start_with(&[]).await;
+    }
+
+    /// The same, with more in its environment.
+    pub(crate) async fn start_with(&mut self, more: &[(&str, &str)]) {
+        let at = |name: &str| self.dir.path().join(name);
+        let environment = [&SECRETS, more].concat();
+        let mut service = Service::spawn(&at("config.toml"), &at("service.log"), &environment);
         service.ready(self.public).await;
         self.service = Some(service);
     }
@@ -114,6 +121,11 @@ impl Stand {
     pub(crate) fn spawn(&self, log: &str) -> Service {
         let at = |name: &str| self.dir.path().join(name);
         Service::spawn(&at("config.toml"), &at(log), &SECRETS)
+    }
+
+    /// Runs one command of the program on the same configuration, to its end.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> std::process::Output {
+        process::command(&self.dir.path().join("config.toml"), arguments, &SECRETS).await
     }
 
     /// Starts the program on a disk that takes no more than `kib` in one file.
