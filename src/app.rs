@@ -7,7 +7,7 @@
 //! are still accepted; then the listeners close; then the commits in hand; then the store. Whatever
 //! the deadline cuts off is given back or found again at the next start.
 //!
-//! SIGHUP: the secrets are read again ([`reload`]).
+//! SIGHUP: the secrets are read again (`app::reload`).
 //!
 //! If the database file breaks under us the process ends by itself, non-zero: only a restart can
 //! check the file.
