@@ -4,4 +4,6 @@ mod canary;
 mod door;
 mod faults;
 mod paths;
+mod reload;
+mod rotation;
 mod stop;

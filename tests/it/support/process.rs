@@ -95,6 +95,11 @@ impl Service {
         self.signal(rustix::process::Signal::TERM);
     }
 
+    /// Sends SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = i32::try_from(self.id()).unwrap();
         let process = rustix::process::Pid::from_raw(id).unwrap();

@@ -48,6 +48,8 @@ pub(crate) struct Stand {
     pub(crate) sink: Sink,
     pub(crate) public: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Where the fake Gemini is.
+    pub(crate) base: String,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
     db: PathBuf,
@@ -95,6 +97,7 @@ impl Stand {
             sink,
             public,
             admin,
+            base,
             http: process::client(),
             dir,
             service: None,
