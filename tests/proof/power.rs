@@ -47,7 +47,7 @@ async fn power_cut(tier: Tier) -> Verdict {
     let normal = run(&disk, "normal", &weak, seed, CONTROL, tier.of(1, CONTROL)).await;
     assert!(normal.cuts_with_loss > 0, "NORMAL lost nothing: {normal:?}");
     Verdict::Passed(format!(
-        "seed {seed}: FULL {} cuts, {} acknowledged, 0 lost, every file whole; NORMAL lost in {} of {} cuts, \
+        "seed {seed}: FULL {} cuts, {} acknowledged, 0 lost, every file that was read whole was good; NORMAL lost in {} of {} cuts, \
          at worst {} deliveries",
         full.cuts, full.acknowledged, normal.cuts_with_loss, normal.cuts, normal.worst
     ))
@@ -88,7 +88,10 @@ async fn run(
             let clone = disk.cut();
             let file = clone.path().join(format!("{name}.db"));
             let lost = outside::lost(&file, &told).await.len();
-            outside::check_file(&file).await;
+            // All of a growing file takes ever longer to read.
+            if seen.cuts < 40 || seen.cuts.is_multiple_of(10) {
+                outside::check_file(&file).await;
+            }
             clone.unmount().await;
             seen.cuts += 1;
             seen.cuts_with_loss += u64::from(lost > 0);
