@@ -30,6 +30,9 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
+/// Attempts of a job before it is dead.
+const ATTEMPTS: usize = 3;
+
 /// How long a drain may take on a busy machine.
 pub(crate) const DRAIN: Duration = Duration::from_secs(60);
 
@@ -223,7 +226,6 @@ async fn poison_crash(tier: Tier) -> Verdict {
     if !cfg!(feature = "failpoints") {
         return Verdict::Skipped("built without --features failpoints".to_owned());
     }
-    const ATTEMPTS: usize = 3;
     let rounds = tier.of(5, 50);
     let mut stand = Stand::with(&[
         ("worker.max_attempts", "3"),

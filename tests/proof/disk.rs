@@ -74,6 +74,7 @@ struct Seen {
 }
 
 /// One life under a fault, and the next one without.
+#[expect(clippy::too_many_lines, reason = "one story, told in its order")]
 async fn under(call: &str, inject: &str) -> Seen {
     let mut stand = Stand::with(&[("log.filter", "'info'")]).await;
     stand.kill().await;

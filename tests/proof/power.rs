@@ -78,9 +78,9 @@ async fn run(
     let load = Load::new(Duration::from_millis(8));
     let mut random = StdRng::seed_from_u64(seed);
     let clock = SystemClock::new();
-    let mut seen = Seen::default();
+    let mut outcome = Seen::default();
     let cutting = async {
-        while seen.cuts < cuts && (enough == 0 || seen.cuts_with_loss < enough) {
+        while outcome.cuts < cuts && (enough == 0 || outcome.cuts_with_loss < enough) {
             clock
                 .sleep(Duration::from_millis(random.random_range(20..250)))
                 .await;
@@ -89,14 +89,14 @@ async fn run(
             let file = clone.path().join(format!("{name}.db"));
             let lost = outside::lost(&file, &told).await.len();
             // All of a growing file takes ever longer to read.
-            if seen.cuts < 40 || seen.cuts.is_multiple_of(10) {
+            if outcome.cuts < 40 || outcome.cuts.is_multiple_of(10) {
                 outside::check_file(&file).await;
             }
             clone.unmount().await;
-            seen.cuts += 1;
-            seen.cuts_with_loss += u64::from(lost > 0);
-            seen.worst = seen.worst.max(lost);
-            seen.acknowledged = told.stored.len();
+            outcome.cuts += 1;
+            outcome.cuts_with_loss += u64::from(lost > 0);
+            outcome.worst = outcome.worst.max(lost);
+            outcome.acknowledged = told.stored.len();
         }
         load.stop();
     };
@@ -105,7 +105,7 @@ async fn run(
     stand.kill().await;
     come_to_an_end(&mut stand, &load).await;
     stand.kill().await;
-    seen
+    outcome
 }
 
 /// An ext4 image on an XFS image, both mounted. Unmounted when dropped.
