@@ -95,6 +95,8 @@ CREATE TABLE operations (
                            CHECK (told IN ('undecided', 'webhook', 'rescued', 'late', 'no_event')),
     decide_at_ms       INTEGER,
     effects_expected   INTEGER,
+    -- An ending that the next look finds gets no effects: it may have had them (import, restore).
+    effects_withheld   INTEGER NOT NULL DEFAULT 0 CHECK (effects_withheld IN (0, 1)),
     user_metadata      TEXT,
     summary            TEXT,
     body_hash          TEXT,

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::args::{End, PageArgs, Which};
+use super::backup::with_backup;
 use super::failure::Failure;
 use super::output;
 use crate::base::clock::{Clock, SystemClock};
@@ -109,7 +110,7 @@ impl File {
 
     fn explain(&self, error: OpenError) -> Failure {
         let OpenError::InUse { path } = &error else {
-            return error.into();
+            return with_backup(error, &self.settings);
         };
         let admin = self.settings.admin.listen;
         let why = if self.refused {

@@ -14,6 +14,7 @@
 mod access;
 mod alerts;
 mod args;
+mod backup;
 mod check;
 mod client;
 mod curl;
@@ -27,6 +28,7 @@ mod load;
 mod operations;
 mod output;
 mod queue;
+mod restore;
 mod secret;
 mod serve;
 mod simulate;
@@ -93,6 +95,12 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
         Command::Alerts(args) => alerts::run(&open(&global).await?, &args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
+        Command::Backup(args) => {
+            backup::run(&load::for_client(&global)?.settings, &args, output).await
+        }
+        Command::Restore(args) => {
+            restore::run(&load::for_client(&global)?.settings, &args, output).await
+        }
         Command::Webhooks(args) => {
             webhooks::run(load::for_client(&global)?.settings, args, output).await
         }

@@ -20,7 +20,7 @@ const COLUMNS: [Column; 7] = [
     ("EFFECTS DONE", "side_effect_done"),
     ("SUBMITTED", "submitted_at"),
 ];
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "id",
     "name",
     "kind",
@@ -38,6 +38,7 @@ const FIELDS: [&str; 20] = [
     "deadline_at",
     "not_found_since",
     "effects_expected",
+    "effects_withheld",
     "side_effect_done",
     "user_metadata",
     "summary",

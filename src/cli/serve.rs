@@ -1,6 +1,7 @@
 //! `serve`: the service, until SIGTERM or SIGINT.
 
 use super::args::Global;
+use super::backup::with_backup;
 use super::failure::Failure;
 use super::load;
 use crate::app;
@@ -11,8 +12,9 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
     load::log_as(&loaded.settings)?;
     load::warn(&loaded);
     app::serve(&loaded.settings).await.map_err(|error| {
-        error
-            .downcast::<OpenError>()
-            .map_or_else(|error| Failure::failed(format!("{error:#}")), Failure::from)
+        error.downcast::<OpenError>().map_or_else(
+            |error| Failure::failed(format!("{error:#}")),
+            |error| with_backup(error, &loaded.settings),
+        )
     })
 }

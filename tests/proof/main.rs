@@ -21,6 +21,7 @@
 )]
 mod support;
 
+mod backup;
 mod crash;
 mod row;
 
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[crash::ROWS];
+const ROWS: &[&[Row]] = &[crash::ROWS, backup::ROWS];
 
 fn main() -> ExitCode {
     row::run(ROWS)

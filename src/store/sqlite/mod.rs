@@ -1,6 +1,7 @@
 //! The SQLite engine: everything that knows SQL is below this line.
 
 pub(super) mod alerts;
+pub(super) mod backup;
 mod commit;
 pub(super) mod deliveries;
 pub(super) mod ledger;
@@ -9,6 +10,7 @@ pub(super) mod pool;
 pub(super) mod queue;
 pub(super) mod register;
 pub(super) mod reports;
+pub(super) mod restore;
 pub(super) mod rows;
 pub(super) mod settle;
 pub(super) mod sweep;

@@ -7,9 +7,11 @@
     reason = "tests fail by panicking"
 )]
 
+mod backup;
 mod check;
 mod curl;
 mod ledger;
+mod restore;
 mod running;
 mod webhooks;
 

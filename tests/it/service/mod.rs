@@ -2,5 +2,6 @@
 
 mod canary;
 mod door;
+mod drill;
 mod paths;
 mod stop;

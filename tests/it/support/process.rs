@@ -120,6 +120,26 @@ impl Service {
     }
 }
 
+/// Runs one command of the program to its end, as [`Service::spawn`] runs the service.
+pub(crate) async fn run(
+    config: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> std::process::Output {
+    Command::new(PROGRAM)
+        .arg("--config")
+        .arg(config)
+        .args(arguments)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .current_dir(config.parent().unwrap())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap()
+}
+
 /// A client that waits longer than the service may.
 pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder()

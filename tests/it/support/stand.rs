@@ -120,6 +120,21 @@ impl Stand {
         Service::spawn(&at("config.toml"), &at(log), &SECRETS)
     }
 
+    /// Runs one command on the same configuration, with more in its environment.
+    pub(crate) async fn cli(
+        &self,
+        arguments: &[&str],
+        more: &[(&str, &str)],
+    ) -> std::process::Output {
+        let environment = [&SECRETS, more].concat();
+        process::run(
+            &self.dir.path().join("config.toml"),
+            arguments,
+            &environment,
+        )
+        .await
+    }
+
     /// Starts the program on a disk that takes no more than `kib` in one file.
     pub(crate) async fn start_limited(&mut self, kib: u32) {
         let at = |name: &str| self.dir.path().join(name);
