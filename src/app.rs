@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::base::clock::{Clock, SystemClock};
@@ -32,6 +31,7 @@ use crate::http::admin::admin_router;
 use crate::http::health::{Health, Watched, public_health_router};
 use crate::http::hooks::{self, Door};
 use crate::http::layers::{self, Common};
+use crate::http::listeners::{Inherited, Listeners};
 use crate::http::peers::Peers;
 use crate::http::serve::{self, ServeSettings};
 use crate::http::state::AdminState;
@@ -97,11 +97,23 @@ struct Parts {
 }
 
 impl App {
-    /// Starts everything. When this returns, deliveries are accepted.
+    /// Starts everything, listening on sockets of its own. When this returns, deliveries are accepted.
+    ///
+    /// # Errors
+    /// As [`App::start_on`].
+    pub async fn start(settings: &Settings, metrics: Metrics) -> anyhow::Result<Self> {
+        Self::start_on(Inherited::default(), settings, metrics).await
+    }
+
+    /// Starts everything, listening on what was handed down where something was.
     ///
     /// # Errors
     /// The store cannot be opened safely, an address cannot be bound, an effect cannot work.
-    pub async fn start(settings: &Settings, metrics: Metrics) -> anyhow::Result<Self> {
+    pub async fn start_on(
+        inherited: Inherited,
+        settings: &Settings,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids: Arc<dyn Ids> = Arc::new(RandomIds::from_system());
         let groups = Groups::new(&clock);
@@ -134,8 +146,7 @@ impl App {
             );
         }
         describe(settings);
-        let public = bind(settings.server.listen, "server.listen").await?;
-        let admin = bind(settings.admin.listen, "admin.listen").await?;
+        let Listeners { public, admin } = Listeners::open(settings, inherited).await?;
         let app = Self {
             public: public.local_addr()?,
             admin: admin.local_addr()?,
@@ -156,7 +167,8 @@ impl App {
         let public_routes = hooks.merge(public_health_router(Arc::clone(&health)));
         let (registrar, receiver) = (parts.registrar, parts.receiver);
         let state = AdminState::new(settings, store, registrar, receiver, health, metrics)
-            .with_subscription(parts.subscription);
+            .with_subscription(parts.subscription)
+            .with_upkeep(parts.upkeep);
         let peers = Peers::new(settings.server.trusted_proxies.clone());
         let common = Common { clock, ids, peers };
         for (name, listener, routes) in [
@@ -299,14 +311,6 @@ fn verifier(
     })
 }
 
-async fn bind(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let taken = error.kind() == std::io::ErrorKind::AddrInUse;
-        let ask = if taken { "; is the port taken?" } else { "" };
-        anyhow::Error::new(error).context(format!("cannot listen on {address} ({key}){ask}"))
-    })
-}
-
 fn watch(
     settings: &Settings,
     store: &Store,
@@ -359,11 +363,12 @@ fn describe(settings: &Settings) {
 pub async fn serve(settings: &Settings) -> anyhow::Result<()> {
     let metrics = Metrics::install().context("a metrics recorder is installed already")?;
     let mut asked = Asked::listen()?;
+    let inherited = Inherited::take()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "hookledger starts");
     // Dropped half-way, a start leaves what a crash would: nothing was accepted yet.
     let app = tokio::select! {
         biased;
-        app = App::start(settings, metrics) => app?,
+        app = App::start_on(inherited, settings, metrics) => app?,
         signal = asked.next() => {
             tracing::info!(signal, "stopping before it had started");
             return Ok(());

@@ -20,9 +20,11 @@ CREATE TABLE captured_events (
     replay_of      TEXT,
     user_metadata  TEXT,
     headers        TEXT    NOT NULL,
-    body           BLOB    NOT NULL
+    body           BLOB    NOT NULL,
+    emptied_at_ms  INTEGER
 ) STRICT;
 CREATE INDEX captured_events_age ON captured_events (received_at_ms);
+CREATE INDEX captured_events_bodies ON captured_events (received_at_ms) WHERE emptied_at_ms IS NULL;
 CREATE INDEX captured_events_operation ON captured_events (segment, id) WHERE segment IS NOT NULL;
 
 CREATE TABLE processed_events (

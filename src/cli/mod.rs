@@ -24,9 +24,11 @@ mod events;
 mod failure;
 mod file;
 mod health;
+mod import;
 mod load;
 mod operations;
 mod output;
+mod prune;
 mod queue;
 mod restore;
 mod secret;
@@ -95,6 +97,7 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
         Command::Alerts(args) => alerts::run(&open(&global).await?, &args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
+        Command::Prune(args) => prune::run(&open(&global).await?, &args, output).await,
         Command::Backup(args) => {
             backup::run(&load::for_client(&global)?.settings, &args, output).await
         }

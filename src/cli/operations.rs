@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::access::Access;
 use super::args::{Nested, Operations, Which};
 use super::failure::Failure;
+use super::import;
 use super::output::{Column, Output, cell, fields};
 use crate::domain::operation::{JobKind, OperationName};
 
@@ -86,6 +87,7 @@ pub(super) async fn run(
             let reserved = access.reserve(job_kind, metadata).await?;
             output.answer(&reserved, |_| reservation(&reserved))
         }
+        Operations::Import(args) => import::run(access, &args, output).await,
         Operations::List { state, page } => {
             let found = access.operations(state, &page).await?;
             output.list(&found, "operations", &COLUMNS)

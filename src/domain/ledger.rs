@@ -304,6 +304,8 @@ pub struct EventRecord {
     pub duplicates: u64,
     /// Bytes of its body.
     pub body_bytes: u64,
+    /// When its body and headers were removed, long after it came.
+    pub emptied_at: Option<Timestamp>,
 }
 
 /// A captured delivery, whole.

@@ -10,6 +10,7 @@ use super::health::Health;
 use crate::config::Settings;
 use crate::receive::Receiver;
 use crate::reconcile::subscription::Subscription;
+use crate::reconcile::upkeep::Upkeep;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::verify::PathTokens;
@@ -28,6 +29,7 @@ pub struct AdminState {
     pub(super) public_url: Option<Url>,
     pub(super) body_timeout: Duration,
     pub(super) subscription: Option<Arc<Subscription>>,
+    pub(super) upkeep: Option<Arc<Upkeep>>,
 }
 
 impl AdminState {
@@ -51,6 +53,7 @@ impl AdminState {
             public_url: settings.server.public_url.clone(),
             body_timeout: settings.server.body_timeout,
             subscription: None,
+            upkeep: None,
         }
     }
 
@@ -58,6 +61,13 @@ impl AdminState {
     #[must_use]
     pub fn with_subscription(mut self, subscription: Option<Arc<Subscription>>) -> Self {
         self.subscription = subscription;
+        self
+    }
+
+    /// With the loop that prunes, so that it can be asked to.
+    #[must_use]
+    pub fn with_upkeep(mut self, upkeep: Arc<Upkeep>) -> Self {
+        self.upkeep = Some(upkeep);
         self
     }
 }

@@ -1,4 +1,4 @@
-//! A backup of a ledger in use is cut off at every stage of it.
+//! A backup of a ledger in use, and a pruning, are cut off at every stage of it.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -9,10 +9,16 @@ use crate::support::outside::{self, Told};
 use crate::support::stand::{Stand, silent, succeeded};
 
 /// The rows about backups.
-pub(crate) const ROWS: &[Row] = &[Row {
-    name: "T30-backup",
-    run: |tier| Box::pin(cut_off(tier)),
-}];
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "T30-backup",
+        run: |tier| Box::pin(cut_off(tier)),
+    },
+    Row {
+        name: "T2-p1-prune",
+        run: |tier| Box::pin(prune_cut_off(tier)),
+    },
+];
 
 /// Deliveries in the ledger before the first backup: enough pages to be cut off between.
 const FILL: usize = 150;
@@ -132,4 +138,57 @@ async fn kill_often(stand: &Stand, stored: &Mutex<Told>, rounds: usize) -> (usiz
         "remains: {left:?}"
     );
     (points, cut, whole)
+}
+
+/// Dies in the middle of pruning, once and again: what is left is whole, what is pending is untouched.
+async fn prune_cut_off(tier: Tier) -> Verdict {
+    if !cfg!(feature = "failpoints") {
+        return Verdict::Skipped("built without --features failpoints".to_owned());
+    }
+    let rounds = tier.of(3, 20);
+    let mut stand = Stand::up().await;
+    let pending = stand.gemini.start(silent(true)).unwrap();
+    assert_eq!(stand.register(&pending, "nightly").await, 201);
+    assert_eq!(stand.deliver("pending", succeeded(&pending)).await.0, 200);
+    let over = [
+        "--set",
+        "ledger.retention=1ms",
+        "--set",
+        "store.event_retention=1ms",
+    ];
+    let mut cut = 0;
+    for round in 0..rounds {
+        let name = stand.gemini.start(silent(false)).unwrap();
+        assert_eq!(
+            stand
+                .deliver(&format!("m{round}"), succeeded(&name))
+                .await
+                .0,
+            200
+        );
+        stand.settled(&name).await;
+        stand.kill().await;
+        let prune = [&over[..], &["prune"]].concat();
+        let ran = stand.cli(&prune, &[("FAILPOINTS", "p1=return")]).await;
+        assert_eq!(ran.status.code(), None, "{ran:?}");
+        cut += 1;
+        outside::check_file(&stand.db()).await;
+        let half = "SELECT (SELECT count(*) FROM operation_log l WHERE NOT EXISTS \
+                        (SELECT 1 FROM operations o WHERE o.id = l.operation_id)) \
+                    + (SELECT count(*) FROM operations WHERE state <> 'pending' AND NOT EXISTS \
+                        (SELECT 1 FROM effects e WHERE e.operation_id = operations.id))";
+        assert_eq!(outside::count(&stand.db(), half).await, 0, "half gone");
+        let ran = stand.cli(&prune, &[]).await;
+        assert!(ran.status.success(), "{ran:?}");
+        let left = "SELECT count(*) FROM operations WHERE state <> 'pending'";
+        assert_eq!(outside::count(&stand.db(), left).await, 0, "not pruned");
+        let kept = Told {
+            stored: ["pending".to_owned()].into(),
+            ..Told::default()
+        };
+        outside::check_stored(&stand.db(), &kept).await;
+        stand.start().await;
+    }
+    assert!(stand.operation(&pending).await.is_some());
+    Verdict::Passed(format!("{cut} cut off; what was pending was kept"))
 }

@@ -23,6 +23,7 @@ mod support;
 
 mod backup;
 mod crash;
+mod deploys;
 mod row;
 
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[crash::ROWS, backup::ROWS];
+const ROWS: &[&[Row]] = &[crash::ROWS, backup::ROWS, deploys::ROWS];
 
 fn main() -> ExitCode {
     row::run(ROWS)

@@ -1,8 +1,10 @@
-//! The grammar of `backup` and `restore`.
+//! The grammar of `backup`, `restore`, `prune` and `operations import`.
 
 use std::path::PathBuf;
 
 use clap::Args;
+
+use crate::domain::operation::JobKind;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Backup {
@@ -27,4 +29,24 @@ pub(in crate::cli) struct Restore {
     /// out again, with the same keys
     #[arg(long)]
     pub(in crate::cli) run_effects: bool,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Prune {
+    /// Only say what would go
+    #[arg(long)]
+    pub(in crate::cli) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Import {
+    /// What they are for; without it they are `unregistered`, as if adopted
+    #[arg(long)]
+    pub(in crate::cli) job_kind: Option<JobKind>,
+    /// Send the effects of those that have ended already, too
+    #[arg(long)]
+    pub(in crate::cli) run_effects: bool,
+    /// Only say what would be new
+    #[arg(long)]
+    pub(in crate::cli) dry_run: bool,
 }

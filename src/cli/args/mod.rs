@@ -16,7 +16,7 @@ use crate::domain::effect::EffectState;
 use crate::domain::operation::{JobKind, OperationName, OperationState};
 use crate::domain::work::WorkState;
 
-pub(super) use backup::{Backup, Restore};
+pub(super) use backup::{Backup, Import, Prune, Restore};
 pub(super) use simulate::{DynamicSigning, Simulate};
 pub(super) use webhooks::{WebhookState, Webhooks};
 
@@ -86,6 +86,8 @@ pub(super) enum Command {
     Backup(Backup),
     /// Put a backup in the place of the ledger; the service must not run
     Restore(Restore),
+    /// Remove what is over now instead of at the service's next turn
+    Prune(Prune),
     /// Make secrets
     Secret(Nested<Secret>),
 }
@@ -146,6 +148,8 @@ pub(super) enum Operations {
         #[arg(long, value_name = "JSON")]
         user_metadata: Option<String>,
     },
+    /// Take the provider's list of batches over; videos and interactions have no list
+    Import(Import),
     /// List operations, newest first
     List {
         /// Only those in this state

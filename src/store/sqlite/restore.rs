@@ -179,14 +179,15 @@ async fn put_aside(ledger: &Path, now: Timestamp) -> Result<Option<PathBuf>, Bac
     let [file, wal, shm] = parts(ledger);
     let mut kept = None;
     if file.exists() {
-        empty_log(ledger).await;
         let aside = beside(ledger, &format!(".before-restore-{}", now.as_millis()));
         let [aside_file, aside_wal, _] = parts(&aside);
-        for (from, to) in [(&file, &aside_file), (&wal, &aside_wal)] {
-            let empty = std::fs::metadata(from).map_or(true, |file| file.len() == 0);
-            if !empty {
-                keep(from, to)?;
-            }
+        keep(&file, &aside_file)?;
+        if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
+            // A copy: opening a damaged file may cost its log.
+            copy_whole(&wal, &aside_wal)?;
+        }
+        if empty_log(ledger).await {
+            remove_if_there(&aside_wal)?;
         }
         sync_directory(ledger)?;
         kept = Some(aside);
@@ -196,18 +197,16 @@ async fn put_aside(ledger: &Path, now: Timestamp) -> Result<Option<PathBuf>, Bac
     Ok(kept)
 }
 
-/// Works the log into the file; a damaged file keeps its log.
-async fn empty_log(ledger: &Path) {
+/// Works the log into the file. False when that cannot be: it is damaged.
+async fn empty_log(ledger: &Path) -> bool {
     let Ok(mut old) = connect(ledger, false).await else {
-        return;
+        return false;
     };
-    let done = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
-        .execute(&mut old)
+    let done: Result<i64, _> = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)")
+        .fetch_one(&mut old)
         .await;
-    if let Err(error) = done {
-        tracing::debug!(%error, "the log of the old ledger is kept beside it");
-    }
     drop(old.close().await);
+    matches!(done, Ok(0))
 }
 
 /// A second name for the same bytes, or a copy where the file system has no such names.
@@ -215,6 +214,10 @@ fn keep(from: &Path, to: &Path) -> Result<(), BackupError> {
     if std::fs::hard_link(from, to).is_ok() {
         return Ok(());
     }
+    copy_whole(from, to)
+}
+
+fn copy_whole(from: &Path, to: &Path) -> Result<(), BackupError> {
     std::fs::copy(from, to)
         .and_then(|_| std::fs::File::open(to)?.sync_all())
         .map_err(io_error(to))

@@ -194,6 +194,7 @@ pub(super) fn event(row: &SqliteRow) -> Result<EventRecord, StoreError> {
         proof: row.get("proof"),
         duplicates: u64::try_from(row.get::<i64, _>("duplicates")).unwrap_or(0),
         body_bytes: u64::try_from(row.get::<i64, _>("body_bytes")).unwrap_or(0),
+        emptied_at: maybe_at(row, "emptied_at_ms"),
         id: uuid(T, "id", &id)?,
     })
 }

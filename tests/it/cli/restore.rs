@@ -10,7 +10,8 @@ fn files(place: &Place) -> Vec<(String, Vec<u8>)> {
         .unwrap()
         .map(|entry| entry.unwrap())
         .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
-        .filter(|(name, _)| !name.contains(".lock"))
+        // What SQLite makes beside a file that it only reads stays empty.
+        .filter(|(name, _)| !name.contains(".lock") && !name.contains(".db-"))
         .map(|(name, path)| (name, std::fs::read(path).unwrap()))
         .collect();
     all.sort();

@@ -3,5 +3,7 @@
 mod canary;
 mod door;
 mod drill;
+mod import;
+mod inherited;
 mod paths;
 mod stop;
