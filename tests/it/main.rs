@@ -21,6 +21,7 @@ mod http_support;
 mod jwt;
 mod ledger;
 mod metrics;
+mod model;
 mod service;
 mod simulator_api;
 mod simulator_faults;

@@ -22,8 +22,12 @@
 mod support;
 
 mod backup;
+mod canary;
 mod crash;
 mod deploys;
+mod door;
+mod load;
+mod loops;
 mod row;
 
 use std::process::ExitCode;
@@ -31,7 +35,14 @@ use std::process::ExitCode;
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[crash::ROWS, backup::ROWS, deploys::ROWS];
+const ROWS: &[&[Row]] = &[
+    canary::ROWS,
+    door::ROWS,
+    crash::ROWS,
+    loops::ROWS,
+    backup::ROWS,
+    deploys::ROWS,
+];
 
 fn main() -> ExitCode {
     row::run(ROWS)

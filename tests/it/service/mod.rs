@@ -3,6 +3,7 @@
 mod canary;
 mod door;
 mod drill;
+mod faults;
 mod import;
 mod inherited;
 mod paths;

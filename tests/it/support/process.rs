@@ -126,7 +126,7 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        let id = i32::try_from(self.id()).unwrap();
         let process = rustix::process::Pid::from_raw(id).unwrap();
         rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     }
@@ -143,6 +143,11 @@ impl Service {
         status.unwrap()
     }
 
+    /// Its process id, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -152,24 +157,22 @@ impl Service {
     }
 }
 
-/// Runs one command of the program to its end, as [`Service::spawn`] runs the service.
-pub(crate) async fn run(
+/// One command of the program, to its end.
+pub(crate) async fn command(
     config: &Path,
     arguments: &[&str],
-    environment: &[(&str, &str)],
+    secrets: &[(&str, &str)],
 ) -> std::process::Output {
-    Command::new(PROGRAM)
+    let mut command = Command::new(PROGRAM);
+    command
         .arg("--config")
         .arg(config)
         .args(arguments)
         .env_clear()
-        .envs(environment.iter().copied())
+        .envs(secrets.iter().copied())
         .current_dir(config.parent().unwrap())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .unwrap()
+        .stdin(Stdio::null());
+    command.output().await.unwrap()
 }
 
 /// A client that waits longer than the service may.

@@ -50,7 +50,7 @@ pub(crate) struct Stand {
     pub(crate) admin: SocketAddr,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
-    service: Option<Service>,
+    pub(crate) service: Option<Service>,
     clock: SystemClock,
 }
 
@@ -147,12 +147,17 @@ impl Stand {
         more: &[(&str, &str)],
     ) -> std::process::Output {
         let environment = [&SECRETS, more].concat();
-        process::run(
+        process::command(
             &self.dir.path().join("config.toml"),
             arguments,
             &environment,
         )
         .await
+    }
+
+    /// Runs one command of the program on the same configuration, to its end.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> std::process::Output {
+        process::command(&self.dir.path().join("config.toml"), arguments, &SECRETS).await
     }
 
     /// Starts the program on a disk that takes no more than `kib` in one file.

@@ -1,6 +1,7 @@
 //! The use cases around a scripted API and recording effects, on a real store and a manual clock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,6 +44,33 @@ pub(crate) struct ScriptedApi {
     answers: Mutex<BTreeMap<String, Says>>,
     asked: Mutex<Vec<String>>,
     probe: Mutex<Option<Fault>>,
+    pub(crate) held: Held,
+}
+
+/// Something that can be made to keep everybody waiting, as at the instant of a crash.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    on: AtomicBool,
+    reached: tokio::sync::Notify,
+}
+
+impl Held {
+    /// From now on nobody gets an answer.
+    pub(crate) fn set(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
+    }
+
+    /// Ends when somebody waits.
+    pub(crate) async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    async fn pass(&self) {
+        if self.on.load(Ordering::Relaxed) {
+            self.reached.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 impl ScriptedApi {
@@ -63,6 +91,7 @@ impl ScriptedApi {
 impl GeminiApi for ScriptedApi {
     async fn operation(&self, name: &OperationName) -> Result<FetchedBody, Fault> {
         self.asked.lock().unwrap().push(name.to_string());
+        self.held.pass().await;
         let says = self.answers.lock().unwrap().get(name.as_str()).cloned();
         if let Some(Says::Held(told, _)) = &says {
             told.notified().await;
@@ -92,10 +121,15 @@ impl GeminiApi for ScriptedApi {
 }
 
 /// An effect that remembers what it was sent and answers as told.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Recorder {
     sent: Mutex<Vec<Message>>,
     answers: Mutex<VecDeque<Delivery>>,
+    down: AtomicBool,
+    /// Before a message arrives.
+    pub(crate) held_before: Held,
+    /// After it arrived, before it is answered.
+    pub(crate) held: Held,
 }
 
 impl Recorder {
@@ -106,12 +140,23 @@ impl Recorder {
     pub(crate) fn answer_next(&self, with: Delivery) {
         self.answers.lock().unwrap().push_back(with);
     }
+
+    /// Whether it surely takes nothing.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+    }
 }
 
 #[async_trait]
 impl Effect for Recorder {
     async fn deliver(&self, message: &Message) -> Delivery {
+        if self.down.load(Ordering::Relaxed) {
+            let why = "down".to_owned();
+            return Delivery::Retry { after: None, why };
+        }
+        self.held_before.pass().await;
         self.sent.lock().unwrap().push(message.clone());
+        self.held.pass().await;
         self.answers
             .lock()
             .unwrap()
@@ -128,6 +173,14 @@ impl Effect for Recorder {
     }
 }
 
+/// What is outside the process, and outlives it.
+#[derive(Debug, Default)]
+struct Neighbours {
+    api: Arc<ScriptedApi>,
+    notify: Arc<Recorder>,
+    pager: Arc<Recorder>,
+}
+
 pub(crate) struct World {
     pub(crate) base: TestStore,
     pub(crate) settings: Settings,
@@ -140,6 +193,8 @@ pub(crate) struct World {
     pub(crate) worker: Arc<Worker>,
     pub(crate) sender: Arc<Sender>,
     pub(crate) reconciler: Reconciler,
+    /// Each process has ids of its own.
+    life: u64,
 }
 
 impl World {
@@ -153,12 +208,16 @@ impl World {
     }
 
     pub(crate) fn on(base: TestStore, toml: &str, ambiguous: AmbiguousPolicy) -> Self {
+        Self::among(base, toml, ambiguous, Neighbours::default())
+    }
+
+    fn among(
+        base: TestStore,
+        toml: &str,
+        ambiguous: AmbiguousPolicy,
+        Neighbours { api, notify, pager }: Neighbours,
+    ) -> Self {
         let settings = settings(toml);
-        let recorder = || {
-            let (sent, answers) = (Mutex::default(), Mutex::default());
-            Arc::new(Recorder { sent, answers })
-        };
-        let (notify, pager) = (recorder(), recorder());
         let mut registry = Registry::default();
         let rule = |name: &str, on: Vec<Trigger>, ambiguous| EffectRule {
             name: name.to_owned(),
@@ -180,7 +239,6 @@ impl World {
         let policies = planner.policies();
         let planner: Arc<dyn PlanEffects> = Arc::new(planner);
         let (store, clock, ids) = (base.store.clone(), base.clock.clone(), base.ids.clone());
-        let api = Arc::new(ScriptedApi::default());
         let worker = Worker::new(
             store.clone(),
             api.clone(),
@@ -221,34 +279,25 @@ impl World {
             notify,
             pager,
             planner,
+            life: 1,
         }
     }
 
-    /// The process dies here: nothing in flight is finished. The next one opens the same file.
+    /// The process dies here: nothing in flight is finished. The next one opens the same file, and
+    /// its neighbours remember what they saw.
     pub(crate) async fn restart(self) -> Self {
+        let life = self.life + 1;
         let (dir, now) = self.base.close().await;
-        let base = TestStore::open_in(dir, now, 2).await;
-        let fresh = Self::on(base, "", AmbiguousPolicy::Retry);
-        fresh.reconciler.recover().await.unwrap();
-        Self {
+        let base = TestStore::open_in(dir, now, life).await;
+        let neighbours = Neighbours {
             api: self.api,
-            ..fresh
-        }
-        .rebuilt()
-    }
-
-    fn rebuilt(mut self) -> Self {
-        let base = &self.base;
-        let (clock, ids) = (base.clock.clone(), base.ids.clone());
-        self.worker = Arc::new(Worker::new(
-            base.store.clone(),
-            self.api.clone(),
-            self.planner.clone(),
-            clock,
-            ids,
-            &self.settings,
-        ));
-        self
+            notify: self.notify,
+            pager: self.pager,
+        };
+        let mut fresh = Self::among(base, "", AmbiguousPolicy::Retry, neighbours);
+        fresh.life = life;
+        fresh.reconciler.recover().await.unwrap();
+        fresh
     }
 
     pub(crate) fn now(&self) -> Timestamp {
