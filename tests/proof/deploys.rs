@@ -208,10 +208,7 @@ async fn send(stand: &Stand, heard: &Arc<Mutex<Heard>>, done: &AtomicBool) -> BT
         while under_way.len() >= UNDER_WAY {
             under_way.join_next().await;
         }
-        let (sent, heard) = (
-            stand.deliver_owned(id.clone(), body.clone()),
-            Arc::clone(heard),
-        );
+        let (sent, heard) = (stand.deliver_owned(&id, body.clone()), Arc::clone(heard));
         under_way.spawn(async move {
             let answer = sent.await;
             let mut heard = heard.lock().unwrap();

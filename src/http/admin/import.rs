@@ -17,7 +17,7 @@ const MAX_NAMES: usize = 1000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Names {
+pub(super) struct Asked {
     names: Vec<String>,
     job_kind: Option<String>,
     #[serde(default)]
@@ -39,7 +39,7 @@ struct One {
 
 pub(super) async fn import(
     State(state): State<Arc<AdminState>>,
-    Input(asked): Input<Names>,
+    Input(asked): Input<Asked>,
 ) -> Result<Json<Done>, Refusal> {
     if asked.names.len() > MAX_NAMES {
         return Err(Refusal::bad_request(format!(

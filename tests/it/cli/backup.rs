@@ -26,8 +26,12 @@ async fn a_backup_is_a_whole_ledger_and_takes_nobody_s_place() {
     }
     let lists = ["--set", "store.path=copy.db", "operations", "list"];
     assert_eq!(place.json(&lists)["operations"], serde_json::json!([]));
-    let mode = std::fs::metadata(&copy).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "bodies are nobody else's");
+    let permissions = std::fs::metadata(&copy).unwrap().permissions();
+    assert_eq!(
+        permissions.mode() & 0o777,
+        0o600,
+        "bodies are nobody else's"
+    );
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! A ledger rebuilt from the provider's list.
 
-#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
-
 use hookledger::simulator::Outcome;
 use serde_json::Value;
 

@@ -3,6 +3,9 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use hookledger::base::clock::{Clock as _, SystemClock};
+use tokio::task::JoinSet;
+
 use crate::support::stand::{SOON, Stand, silent, succeeded};
 
 const RESTARTS: usize = 3;
@@ -23,17 +26,16 @@ async fn connections_made_between_two_processes_are_answered_by_the_next() {
     for restart in 0..RESTARTS {
         service.terminate();
         assert!(service.ended(SOON).await.success(), "{}", service.logged());
-        let deliveries = (0..BETWEEN).map(|n| {
+        let mut waiting = JoinSet::new();
+        for n in 0..BETWEEN {
             let id = format!("between-{restart}-{n}");
-            stand.deliver_owned(id, succeeded(&name))
-        });
-        let waiting = tokio::spawn(futures_util::future::join_all(deliveries));
+            waiting.spawn(stand.deliver_owned(&id, succeeded(&name)));
+        }
         // They are connected, and nobody is there to answer.
-        let clock = hookledger::base::clock::SystemClock::new();
-        hookledger::base::clock::Clock::sleep(&clock, Duration::from_millis(200)).await;
-        assert!(!waiting.is_finished(), "somebody answered");
+        SystemClock::new().sleep(Duration::from_millis(200)).await;
+        assert!(waiting.try_join_next().is_none(), "somebody answered");
         service = stand.spawn_on(&public, &admin);
-        for answer in waiting.await.unwrap() {
+        for answer in waiting.join_all().await {
             assert_eq!(answer, Ok(200));
         }
         service.ready(stand.public).await;

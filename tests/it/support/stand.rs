@@ -130,10 +130,10 @@ impl Stand {
     /// A delivery that needs nothing of this any more: the status, or that no answer was heard.
     pub(crate) fn deliver_owned(
         &self,
-        id: String,
+        id: &str,
         body: String,
     ) -> impl Future<Output = Result<u16, ()>> + Send + use<> {
-        let request = self.signed(&id, body);
+        let request = self.signed(id, body);
         async move {
             let answer = request.send().await.map_err(drop)?;
             Ok(answer.status().as_u16())
