@@ -7,4 +7,6 @@ mod faults;
 mod import;
 mod inherited;
 mod paths;
+mod reload;
+mod rotation;
 mod stop;

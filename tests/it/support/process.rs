@@ -126,9 +126,18 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Sends SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
         let id = i32::try_from(self.id()).unwrap();
         let process = rustix::process::Pid::from_raw(id).unwrap();
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(process, signal).unwrap();
     }
 
     /// Waits for its end, `within` at most.

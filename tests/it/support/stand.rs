@@ -48,6 +48,8 @@ pub(crate) struct Stand {
     pub(crate) sink: Sink,
     pub(crate) public: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Where the fake Gemini is.
+    pub(crate) base: String,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
     pub(crate) service: Option<Service>,
@@ -91,6 +93,7 @@ impl Stand {
             sink,
             public,
             admin,
+            base,
             http: process::client(),
             dir,
             service: None,
