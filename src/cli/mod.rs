@@ -14,6 +14,7 @@
 mod access;
 mod alerts;
 mod args;
+mod backup;
 mod check;
 mod client;
 mod curl;
@@ -24,10 +25,13 @@ mod events;
 mod failure;
 mod file;
 mod health;
+mod import;
 mod load;
 mod operations;
 mod output;
+mod prune;
 mod queue;
+mod restore;
 mod secret;
 mod serve;
 mod simulate;
@@ -95,6 +99,13 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
         Command::Alerts(args) => alerts::run(&open(&global).await?, &args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
+        Command::Prune(args) => prune::run(&open(&global).await?, &args, output).await,
+        Command::Backup(args) => {
+            backup::run(&load::for_client(&global)?.settings, &args, output).await
+        }
+        Command::Restore(args) => {
+            restore::run(&load::for_client(&global)?.settings, &args, output).await
+        }
         Command::Webhooks(args) => {
             webhooks::run(load::for_client(&global)?.settings, args, output).await
         }

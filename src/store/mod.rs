@@ -31,8 +31,12 @@ pub use audit::{Bounds, Violation};
 pub use error::{OpenError, StoreError};
 pub use look::{Applied, Change, Close, Look, Settlement, Subject, WorkFailure};
 pub use registration::{Binding, NewRegistration, Registered, Reservation, Terms};
+pub use sqlite::backup::{BackupError, back_up, clear_remains};
+pub use sqlite::import::{Import, Imported};
 pub use sqlite::outbox::EffectRetry;
+pub use sqlite::over::Over;
 pub use sqlite::reports::{EventFilter, Gauges, Page};
+pub use sqlite::restore::{Restored, restore};
 pub use sqlite::sweep::{Rescued, Told};
 pub use sqlite::upkeep::{Pruned, Retention};
 

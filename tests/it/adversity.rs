@@ -283,7 +283,7 @@ async fn a_replay_keeps_the_reservation_that_its_delivery_came_by() {
     w.advance(61 * MINUTE);
     assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Unresolved)]);
     w.api.says(A, succeeded(A));
-    w.receiver.replay(event).await.unwrap().unwrap();
+    w.replay(event).await;
     w.work().await;
     let bound = w.operation(A).await.unwrap();
     assert_eq!((bound.id, bound.settled_by), (id, Some(Reason::Replay)));

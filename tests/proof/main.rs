@@ -22,9 +22,11 @@
 )]
 mod support;
 
+mod backup;
 mod canary;
 mod clock;
 mod crash;
+mod deploys;
 mod disk;
 mod door;
 mod load;
@@ -49,6 +51,8 @@ const ROWS: &[&[Row]] = &[
     storms::ROWS,
     clock::ROWS,
     loops::ROWS,
+    backup::ROWS,
+    deploys::ROWS,
 ];
 
 fn main() -> ExitCode {

@@ -51,7 +51,7 @@ fn synchronous() -> SqliteSynchronous {
     SqliteSynchronous::Full
 }
 
-fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '_ {
+pub(super) fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '_ {
     move |e| {
         let (path, what) = (path.display().to_string(), e.to_string());
         // A file may be too damaged for `quick_check` even to begin.
@@ -139,6 +139,20 @@ pub(crate) async fn check_schema(readers: &SqlitePool, path: &Path) -> Result<()
     }
 }
 
+/// Refuses a file that is not ours, or that a newer version wrote; an older schema is as good.
+pub(super) async fn check_readable(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), OpenError> {
+    let (found, known) = (newest_found(connection, path).await?, newest_known());
+    let path = path.display().to_string();
+    match found {
+        Some(found) if found > known => Err(OpenError::NewerSchema { path, found, known }),
+        Some(_) => Ok(()),
+        None => Err(OpenError::Foreign { path }),
+    }
+}
+
 fn newest_known() -> i64 {
     MIGRATOR.iter().map(|m| m.version).max().unwrap_or(0)
 }
@@ -163,7 +177,7 @@ async fn newest_found(
         .map_err(sqlite_error(path))
 }
 
-fn lock(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io {
         path: path.display().to_string(),
         source,
@@ -265,7 +279,10 @@ async fn read_back(writer: &mut SqliteConnection, path: &Path) -> Result<(), Ope
     Ok(())
 }
 
-async fn check_file(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+pub(super) async fn check_file(
+    writer: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), OpenError> {
     let report: String = sqlx::query_scalar("PRAGMA quick_check(1)")
         .fetch_one(&mut *writer)
         .await
@@ -280,7 +297,7 @@ async fn check_file(writer: &mut SqliteConnection, path: &Path) -> Result<(), Op
     }
 }
 
-async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+pub(super) async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     let shown = path.display().to_string();
     let (found, known) = (newest_found(writer, path).await?, newest_known());
     if let Some(found) = found.filter(|found| *found > known) {

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,7 +43,38 @@ impl Service {
         Self::run(command, config, log, secrets)
     }
 
-    fn run(mut command: Command, config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
+    /// Starts the program on sockets that were opened here: the public one and the operator's.
+    pub(crate) fn spawn_on(
+        public: &TcpListener,
+        admin: &TcpListener,
+        config: &Path,
+        log: &Path,
+        secrets: &[(&str, &str)],
+    ) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        // Nothing but the three streams survives `exec` from here, so they carry the sockets.
+        let script = format!(
+            "exec 3<&0 4<&1 0</dev/null 1>/dev/null; export LISTEN_PID=$$ LISTEN_FDS=2 \
+             LISTEN_FDNAMES=hookledger.socket:admin; exec {PROGRAM} \"$@\""
+        );
+        shell.args(["-c", &script, "sh"]);
+        let stream = |socket: &TcpListener| Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
+        Self::piped(shell, config, log, secrets, stream(public), stream(admin))
+    }
+
+    fn run(command: Command, config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
+        let nothing = Stdio::null;
+        Self::piped(command, config, log, secrets, nothing(), nothing())
+    }
+
+    fn piped(
+        mut command: Command,
+        config: &Path,
+        log: &Path,
+        secrets: &[(&str, &str)],
+        stdin: Stdio,
+        stdout: Stdio,
+    ) -> Self {
         let lines = File::options().create(true).append(true).open(log).unwrap();
         let child = command
             .arg("--config")
@@ -51,8 +83,8 @@ impl Service {
             .env_clear()
             .envs(secrets.iter().copied())
             .current_dir(config.parent().unwrap())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdin(stdin)
+            .stdout(stdout)
             .stderr(lines)
             .kill_on_drop(true)
             .spawn()

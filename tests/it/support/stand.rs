@@ -4,7 +4,7 @@
 #![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +122,41 @@ impl Stand {
     /// One more process on the same file.
     pub(crate) fn spawn(&self, log: &str) -> Service {
         self.spawn_with(log, &[])
+    }
+
+    /// One more process on the same file, on sockets that the caller keeps.
+    pub(crate) fn spawn_on(&self, public: &TcpListener, admin: &TcpListener) -> Service {
+        let at = |name: &str| self.dir.path().join(name);
+        let (config, log) = (at("config.toml"), at("service.log"));
+        Service::spawn_on(public, admin, &config, &log, &SECRETS)
+    }
+
+    /// A delivery that needs nothing of this any more: the status, or that no answer was heard.
+    pub(crate) fn deliver_owned(
+        &self,
+        id: &str,
+        body: String,
+    ) -> impl Future<Output = Result<u16, ()>> + Send + use<> {
+        let request = self.signed(id, body);
+        async move {
+            let answer = request.send().await.map_err(drop)?;
+            Ok(answer.status().as_u16())
+        }
+    }
+
+    /// Runs one command on the same configuration, with more in its environment.
+    pub(crate) async fn cli(
+        &self,
+        arguments: &[&str],
+        more: &[(&str, &str)],
+    ) -> std::process::Output {
+        let environment = [&SECRETS, more].concat();
+        process::command(
+            &self.dir.path().join("config.toml"),
+            arguments,
+            &environment,
+        )
+        .await
     }
 
     /// Runs one command of the program on the same configuration, to its end.
