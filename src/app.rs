@@ -7,8 +7,13 @@
 //! are still accepted; then the listeners close; then the commits in hand; then the store. Whatever
 //! the deadline cuts off is given back or found again at the next start.
 //!
+//! SIGHUP: the secrets are read again (`app::reload`).
+//!
 //! If the database file breaks under us the process ends by itself, non-zero: only a restart can
 //! check the file.
+
+mod reload;
+mod signals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,12 +21,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::reload::{Secrets, kept_secrets, verifier};
+pub use self::signals::Asked;
+use self::signals::Hangup;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::ids::{Ids, RandomIds};
 use crate::base::shutdown::{Heartbeat, Shutdown};
+use crate::base::swap::Swap;
 use crate::config::settings::Settings;
+use crate::config::{Loaded, Problems};
 use crate::domain::ledger::PlanEffects;
 use crate::effects::Registry;
 use crate::effects::plan::Planner;
@@ -38,11 +47,11 @@ use crate::http::state::AdminState;
 use crate::receive::Receiver;
 use crate::reconcile::Reconciler;
 use crate::reconcile::rotation::Rotation;
-use crate::reconcile::subscription::{self, Subscription};
+use crate::reconcile::subscription::Subscription;
 use crate::reconcile::upkeep::Upkeep;
 use crate::store::{OpenOptions, Store};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::verify::{HttpKeys, KeySource, SecretFile, SecretSet, Verifier};
+use crate::verify::{HttpKeys, KeySource, SecretFile, SecretSet};
 use crate::work::{Policy, Registrar, Sender, Worker};
 
 /// The names of the supervised loops.
@@ -55,6 +64,7 @@ pub struct App {
     /// Where the operator's listener listens.
     pub admin: SocketAddr,
     store: Store,
+    secrets: Secrets,
     groups: Groups,
     patience: Duration,
 }
@@ -90,6 +100,7 @@ struct Parts {
     sender: Arc<Sender>,
     reconciler: Arc<Reconciler>,
     upkeep: Arc<Upkeep>,
+    gemini: Arc<HttpGemini>,
     /// Looked after only when that is asked for.
     subscription: Option<Arc<Subscription>>,
     receiver: Receiver,
@@ -105,48 +116,29 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids: Arc<dyn Ids> = Arc::new(RandomIds::from_system());
         let groups = Groups::new(&clock);
-        let verifier = verifier(settings, &clock, &groups.doors)?;
+        let keys: Arc<dyn KeySource> =
+            Arc::new(HttpKeys::new(Arc::clone(&clock), groups.doors.clone())?);
+        let verifier = verifier(settings, &keys)?;
         let kept = kept_secrets(settings, &verifier)?;
+        let verifier = Swap::new(verifier);
         let options = OpenOptions {
             path: settings.store.path.clone(),
             create: true,
             readers: settings.store.readers,
             max_waiting: settings.hooks.max_waiting,
         };
-        let store = Store::open(
-            &options,
-            Arc::clone(&clock),
-            Arc::clone(&ids),
-            &groups.store,
-        )
-        .await?;
-        let parts = Parts::build(settings, &store, &clock, &ids, kept)?;
-        let left = parts
-            .reconciler
-            .recover()
-            .await
-            .context("cannot void old leases")?;
-        if left.leases_freed + left.sends_freed > 0 {
-            tracing::info!(
-                leases = left.leases_freed,
-                sends = left.sends_freed,
-                "took over what the process before had in hand"
-            );
-        }
+        let (for_clock, for_ids) = (Arc::clone(&clock), Arc::clone(&ids));
+        let store = Store::open(&options, for_clock, for_ids, &groups.store).await?;
+        let parts = Parts::build(settings, &store, &clock, &ids, kept.clone())?;
+        parts.take_over().await?;
         describe(settings);
         let public = bind(settings.server.listen, "server.listen").await?;
         let admin = bind(settings.admin.listen, "admin.listen").await?;
-        let app = Self {
-            public: public.local_addr()?,
-            admin: admin.local_addr()?,
-            store: store.clone(),
-            groups: groups.clone(),
-            patience: settings.server.stop_timeout,
-        };
+        let addresses = (public.local_addr()?, admin.local_addr()?);
         parts.start_loops(&groups.work);
         let health = watch(settings, &store, &clock, &groups, &parts.worker);
         let door = Door::new(
-            verifier,
+            verifier.clone(),
             Arc::new(parts.receiver.clone()),
             &settings.server,
             Arc::clone(&clock),
@@ -155,19 +147,41 @@ impl App {
         let hooks = hooks::routes(Arc::new(door));
         let public_routes = hooks.merge(public_health_router(Arc::clone(&health)));
         let (registrar, receiver) = (parts.registrar, parts.receiver);
-        let state = AdminState::new(settings, store, registrar, receiver, health, metrics)
-            .with_subscription(parts.subscription);
+        let (subscription, gemini) = (parts.subscription, parts.gemini);
+        let state = AdminState::new(
+            settings,
+            store.clone(),
+            registrar,
+            receiver,
+            health,
+            metrics,
+        )
+        .with_subscription(subscription.clone());
+        let door_secrets = (verifier, keys, kept);
+        let app = Self {
+            public: addresses.0,
+            admin: addresses.1,
+            store,
+            secrets: Secrets::new(
+                settings,
+                door_secrets,
+                state.secrets(),
+                gemini,
+                subscription,
+            ),
+            groups: groups.clone(),
+            patience: settings.server.stop_timeout,
+        };
         let peers = Peers::new(settings.server.trusted_proxies.clone());
         let common = Common { clock, ids, peers };
         for (name, listener, routes) in [
             ("public listener", public, public_routes),
             ("admin listener", admin, admin_router(state)),
         ] {
-            let routes = layers::wrap(routes, common.clone());
             let (serving, stop) = (ServeSettings::from(&settings.server), groups.doors.clone());
-            groups
-                .doors
-                .spawn(name, serve::serve(listener, routes, serving, stop));
+            let routes = layers::wrap(routes, common.clone());
+            let listening = serve::serve(listener, routes, serving, stop);
+            groups.doors.spawn(name, listening);
         }
         tracing::info!(
             public = %app.public,
@@ -239,10 +253,25 @@ impl Parts {
             sender: Arc::new(sender),
             reconciler: Arc::new(reconciler),
             upkeep: Arc::new(Upkeep::new(store(), plan(), clock(), settings)),
+            gemini: http,
             subscription: watched.flatten().map(Arc::new),
             receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
             registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
         })
+    }
+
+    /// Frees what the process before had in hand when it ended.
+    async fn take_over(&self) -> anyhow::Result<()> {
+        let left = self.reconciler.recover().await;
+        let left = left.context("cannot void old leases")?;
+        if left.leases_freed + left.sends_freed > 0 {
+            tracing::info!(
+                leases = left.leases_freed,
+                sends = left.sends_freed,
+                "took over what the process before had in hand"
+            );
+        }
+        Ok(())
     }
 
     fn start_loops(&self, group: &Shutdown) {
@@ -270,33 +299,6 @@ fn start<T, F>(
     group.spawn_loop(name, move |heart| {
         run(Arc::clone(&part), stop.clone(), heart)
     });
-}
-
-/// The file of secrets that the provider showed once, accepted from the first delivery on.
-fn kept_secrets(
-    settings: &Settings,
-    verifier: &Verifier,
-) -> anyhow::Result<Option<(SecretFile, SecretSet)>> {
-    let path = settings.subscription.secrets_file.clone();
-    let set = verifier.kept_secrets(subscription::SOURCE);
-    let Some((path, set)) = path.zip(set) else {
-        return Ok(None);
-    };
-    let file = SecretFile::new(path);
-    set.replace(&file.load()?);
-    Ok(Some((file, set)))
-}
-
-fn verifier(
-    settings: &Settings,
-    clock: &Arc<dyn Clock>,
-    tasks: &Shutdown,
-) -> anyhow::Result<Verifier> {
-    let keys: Arc<dyn KeySource> = Arc::new(HttpKeys::new(Arc::clone(clock), tasks.clone())?);
-    Verifier::new(&settings.hooks, &settings.sources, &keys).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!(lines.join("\n"))
-    })
 }
 
 async fn bind(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
@@ -352,59 +354,40 @@ fn describe(settings: &Settings) {
     metrics::describe_all(&sources, &effects, &LOOPS);
 }
 
-/// Runs the service until it is asked to stop or cannot go on.
+/// Runs the service until it is asked to stop or cannot go on. On SIGHUP the secrets of what `again`
+/// reads take the place of those in force.
 ///
 /// # Errors
 /// It could not start, or the database file broke under it.
-pub async fn serve(settings: &Settings) -> anyhow::Result<()> {
+pub async fn serve(
+    loaded: &Loaded,
+    again: impl Fn() -> Result<Loaded, Problems>,
+) -> anyhow::Result<()> {
     let metrics = Metrics::install().context("a metrics recorder is installed already")?;
     let mut asked = Asked::listen()?;
+    let mut hangup = Hangup::listen()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "hookledger starts");
     // Dropped half-way, a start leaves what a crash would: nothing was accepted yet.
     let app = tokio::select! {
         biased;
-        app = App::start(settings, metrics) => app?,
+        app = App::start(&loaded.settings, metrics) => app?,
         signal = asked.next() => {
             tracing::info!(signal, "stopping before it had started");
             return Ok(());
         }
     };
-    let end = tokio::select! {
-        signal = asked.next() => {
-            tracing::info!(signal, "stopping");
-            Ok(())
+    let end = loop {
+        tokio::select! {
+            signal = asked.next() => {
+                tracing::info!(signal, "stopping");
+                break Ok(());
+            }
+            why = app.broken() => {
+                break Err(anyhow::anyhow!("the database cannot be trusted any more: {why}"));
+            }
+            () = hangup.next() => app.secrets.reload(again(), &loaded.effective),
         }
-        why = app.broken() => Err(anyhow::anyhow!("the database cannot be trusted any more: {why}")),
     };
     app.stop().await;
     end
-}
-
-/// SIGTERM and SIGINT, heard from the moment this is made: whoever starts the process may want it
-/// gone while a large file is still being checked.
-#[derive(Debug)]
-pub struct Asked {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Asked {
-    /// Listens from now on.
-    ///
-    /// # Errors
-    /// The operating system refuses a handler.
-    pub fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Completes with the name of the next one.
-    pub async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }

@@ -9,7 +9,7 @@
 
 /// Marks an instant. The name must stand in the list of `docs/TESTING.md`.
 macro_rules! failpoint {
-    ($name:literal) => {
+    ($name:expr) => {
         #[cfg(feature = "failpoints")]
         $crate::base::failpoint::hit($name);
     };
@@ -18,7 +18,7 @@ pub(crate) use failpoint;
 
 /// Does what `FAILPOINTS` asks for at this instant.
 #[cfg(feature = "failpoints")]
-pub(crate) fn hit(name: &'static str) {
+pub(crate) fn hit(name: &str) {
     fail::fail_point!(name, |_| std::process::abort());
 }
 

@@ -9,3 +9,4 @@ pub mod failpoint;
 pub mod ids;
 pub mod secret;
 pub mod shutdown;
+pub mod swap;

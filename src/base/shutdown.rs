@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use super::backoff::Backoff;
 use super::clock::Clock;
+use super::failpoint::failpoint;
 
 const RESTART: Backoff = Backoff {
     first: Duration::from_millis(200),
@@ -58,6 +59,7 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Says that the loop has just begun a turn (or woke and found nothing to do).
     pub fn beat(&self) {
+        failpoint!(&format!("fp-loop-{}", self.state.name));
         self.state
             .last_turn_ms
             .store(now_ms(&*self.clock), Ordering::Relaxed);

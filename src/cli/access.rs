@@ -42,7 +42,7 @@ pub(super) struct Access {
 impl Access {
     /// Finds out who answers.
     pub(super) async fn open(settings: Settings) -> Result<Self, Failure> {
-        let found = match &settings.admin.token {
+        let found = match settings.admin.best() {
             Some(token) => Client::find(settings.admin.listen, token).await?,
             None => Found::Nothing,
         };

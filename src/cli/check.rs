@@ -1,6 +1,8 @@
-//! `check`: the configuration as `serve` would find it. Opens nothing.
+//! `check`: the configuration as `serve` would find it, and whether the store's directory is there.
+//! Opens nothing.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -26,13 +28,36 @@ pub(super) fn run(global: &Global, output: &Output) -> Result<(), Failure> {
 fn unusable(loaded: &Loaded) -> Option<Problems> {
     let settings = &loaded.settings;
     let keys: Arc<dyn KeySource> = Arc::new(NoKeys);
-    let problems = Verifier::new(&settings.hooks, &settings.sources, &keys).err()?;
+    let problems = Verifier::new(&settings.hooks, &settings.sources, &keys).err();
     let line = |problem: &crate::verify::SetupProblem| Problem {
         key: "sources".to_owned(),
         what: problem.to_string(),
         fix: "see the table of keys in config/default.toml".to_owned(),
     };
-    Some(Problems(problems.iter().map(line).collect()))
+    let problems = problems.iter().flatten().map(line);
+    let all: Vec<Problem> = problems.chain(no_place(&settings.store.path)).collect();
+    (!all.is_empty()).then_some(Problems(all))
+}
+
+/// The store makes its file, never its directory: one that is missing is a mistyped path or a volume
+/// that is not mounted.
+fn no_place(store: &Path) -> Option<Problem> {
+    let directory = match store.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let what = if directory.is_dir() {
+        return None;
+    } else if directory.exists() {
+        "lies in something that is not a directory"
+    } else {
+        "lies in a directory that does not exist"
+    };
+    Some(Problem {
+        key: "store.path".to_owned(),
+        what: format!("{what} ({})", directory.display()),
+        fix: "make it, mount the volume there, or correct the path (HOOK_DB)".to_owned(),
+    })
 }
 
 fn bad(problems: Problems, output: &Output) -> Result<(), Failure> {

@@ -116,7 +116,7 @@ impl File {
             "but its admin API refuses this token; set HOOKLEDGER_ADMIN_TOKEN (admin.token) to the \
              one it was started with"
                 .to_owned()
-        } else if self.settings.admin.token.is_none() {
+        } else if self.settings.admin.best().is_none() {
             "so this must go through its admin API; set HOOKLEDGER_ADMIN_TOKEN (admin.token) to \
              the one it was started with"
                 .to_owned()

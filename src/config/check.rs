@@ -1,14 +1,15 @@
 //! Settings that are each legal and wrong together, and those that are only unwise.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 use super::Purpose;
 use super::environment::variable_for;
 use super::read::Reader;
-use super::secrets::{SIGNING_KEY_BYTES, can_sign, is_signing_secret};
+use super::secrets::{SIGNING_KEY_BYTES, can_sign, is_signing_secret, needed, strong};
 use super::settings::{Action, Require, Settings, Source};
-use crate::base::secret::Secret;
 
 /// A lease must outlive the request it covers by this much.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
@@ -21,7 +22,7 @@ pub(super) fn check(r: &mut Reader<'_>, s: &Settings) {
     times(r, s);
     alerts(r, s);
     if r.purpose == Purpose::Serve {
-        listeners(r, s);
+        super::admin::check(r, s);
         doors(r, s);
         sources(r, s);
         subscription(r, s);
@@ -112,34 +113,6 @@ fn alerts(r: &mut Reader<'_>, s: &Settings) {
     }
 }
 
-fn listeners(r: &mut Reader<'_>, s: &Settings) {
-    let (public, admin) = (s.server.listen, s.admin.listen);
-    if clash(public, admin) && r.sound(&["server.listen", "admin.listen"]) {
-        let fix = "give each listener a port of its own";
-        r.problem("admin.listen", "is the same address as server.listen", fix);
-    }
-    let token = s.admin.token.as_ref();
-    if !admin.ip().is_loopback() && token.is_none() && r.sound(&["admin.listen", "admin.token"]) {
-        let what = "can be reached from other machines, and there is no admin.token";
-        let fix = format!(
-            "set {}, or listen on 127.0.0.1",
-            variable_for("admin.token")
-        );
-        r.problem("admin.listen", what, fix);
-    }
-    strong(r, "admin.token", token);
-    if token.is_some_and(|t| t.expose().contains(' ')) && r.sound(&["admin.token"]) {
-        let fix = "use characters that a bearer token may have";
-        r.problem("admin.token", "has a space in it", fix);
-    }
-}
-
-fn clash(a: SocketAddr, b: SocketAddr) -> bool {
-    a.port() == b.port()
-        && a.port() != 0
-        && (a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified())
-}
-
 /// What the public door itself needs.
 fn doors(r: &mut Reader<'_>, s: &Settings) {
     let path_token = s.hooks.path_token.as_ref();
@@ -166,26 +139,6 @@ fn doors(r: &mut Reader<'_>, s: &Settings) {
     }
 }
 
-fn needed(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
-    if secret.is_none() && r.sound(&[key]) {
-        let name = variable_for(key);
-        let fix = format!(
-            "set {name} or {name}_FILE, for instance to what `hookledger secret new` prints"
-        );
-        r.problem(key, "is missing", fix);
-    }
-    strong(r, key, secret);
-}
-
-fn strong(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
-    if let Some(weakness) = secret.and_then(Secret::weakness)
-        && r.sound(&[key])
-    {
-        let fix = "make a new one, for instance with `hookledger secret new`";
-        r.problem(key, weakness.to_string(), fix);
-    }
-}
-
 fn sources(r: &mut Reader<'_>, s: &Settings) {
     for (name, source) in &s.sources {
         let at = format!("sources.{name}");
@@ -207,6 +160,9 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
         if source.jwt {
             tokens(r, &at, source);
         }
+        if !source.allow_from.is_empty() {
+            addresses(r, s, &at, &source.allow_from);
+        }
         if unsigned && source.shared_header {
             r.warn(
                 &secrets,
@@ -219,6 +175,37 @@ fn sources(r: &mut Reader<'_>, s: &Settings) {
                  shared_header = false",
             );
         }
+    }
+}
+
+/// A source that takes deliveries from some addresses alone. The address is the peer's unless the
+/// peer is a trusted proxy.
+fn addresses(r: &mut Reader<'_>, s: &Settings, at: &str, allowed: &[IpNet]) {
+    let key = format!("{at}.allow_from");
+    let proxies = &s.server.trusted_proxies;
+    let meets = |a: &IpNet, b: &IpNet| a.contains(&b.addr()) || b.contains(&a.addr());
+    let here = |net: &IpNet| match net {
+        IpNet::V4(net) => net.addr().is_loopback() || net.contains(&Ipv4Addr::LOCALHOST),
+        IpNet::V6(net) => net.contains(&Ipv6Addr::LOCALHOST),
+    };
+    if !r.sound(&[&key, "server.trusted_proxies", "server.listen"]) {
+        return;
+    }
+    if !proxies.is_empty() {
+        if proxies.iter().any(|p| allowed.iter().any(|a| meets(p, a))) {
+            let what = "shares addresses with server.trusted_proxies: whatever a proxy sends without \
+                        a forwarding header gets in";
+            r.warn(&key, what);
+        }
+    } else if s.server.listen.ip().is_loopback() && !allowed.iter().any(here) {
+        let what = "would refuse every delivery: server.listen is loopback, so the peer is a proxy, \
+                    and server.trusted_proxies does not name it";
+        let fix = "set server.trusted_proxies to the proxy's network, as in [\"127.0.0.1/32\"]";
+        r.problem(&key, what, fix);
+    } else {
+        let what = "is compared with the peer's own address, since server.trusted_proxies is empty: \
+                    behind a proxy that is the proxy's, for everybody";
+        r.warn(&key, what);
     }
 }
 
@@ -311,7 +298,7 @@ fn warnings(r: &mut Reader<'_>, s: &Settings) {
             "are none: operations settle in the ledger and nobody is told",
         );
     }
-    if s.admin.token.is_none() {
+    if s.admin.all().next().is_none() {
         r.warn(
             "admin.token",
             "is not set: the admin API refuses every call",

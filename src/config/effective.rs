@@ -3,10 +3,12 @@
 //! Masked by key, not by value: secrets never get here as text at all. An effect's address shows its
 //! host alone and a command its program alone, since tokens live in the rest of both.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value as Json, json};
 use toml::Value;
 
-use super::tree::{Leaf, Origin, Tree, is_secret};
+use super::tree::{Leaf, Origin, Tree, is_secret, secret_base};
 
 /// One key in force.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +41,27 @@ impl Effective {
     /// Every key.
     pub fn entries(&self) -> &[Entry] {
         &self.0
+    }
+
+    /// The keys that differ from those of `before` and are no secrets that can be read again.
+    pub fn other_than(&self, before: &Self) -> Vec<String> {
+        let fixed = |entry: &&Entry| {
+            let key = entry.key.as_str();
+            let secret = is_secret(key) || secret_base(key).is_some();
+            !secret && !key.starts_with("admin.tokens.")
+        };
+        let of = |all: &Self| -> BTreeMap<String, String> {
+            let fixed = all.0.iter().filter(fixed);
+            fixed
+                .map(|e| (e.key.clone(), e.value.to_string()))
+                .collect()
+        };
+        let (before, now) = (of(before), of(self));
+        let keys: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+        keys.into_iter()
+            .filter(|key| before.get(*key) != now.get(*key))
+            .cloned()
+            .collect()
     }
 
     /// `{"server.listen": {"value": "127.0.0.1:8080", "from": "default"}, …}`

@@ -13,6 +13,7 @@
 //! Neither problems, warnings, `Debug` nor [`Effective`] ever holds a secret, nor any value that was
 //! refused: it may be a secret under the wrong key.
 
+mod admin;
 mod check;
 mod effective;
 mod effects;

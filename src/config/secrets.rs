@@ -10,6 +10,7 @@
 use std::io::Read;
 
 use super::Purpose;
+use super::environment::variable_for;
 use super::read::{Reader, split, texts};
 use crate::base::secret::{MIN_DISTINCT_CHARS, Secret};
 
@@ -234,6 +235,28 @@ fn is_key(key: &[u8]) -> bool {
 fn is_varied(key: &[u8]) -> bool {
     let distinct: std::collections::BTreeSet<_> = key.iter().collect();
     distinct.len() >= MIN_DISTINCT_CHARS
+}
+
+/// A secret that must be there, and strong.
+pub(super) fn needed(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
+    if secret.is_none() && r.sound(&[key]) {
+        let name = variable_for(key);
+        let fix = format!(
+            "set {name} or {name}_FILE, for instance to what `hookledger secret new` prints"
+        );
+        r.problem(key, "is missing", fix);
+    }
+    strong(r, key, secret);
+}
+
+/// A secret that must be strong if it is there.
+pub(super) fn strong(r: &mut Reader<'_>, key: &str, secret: Option<&Secret>) {
+    if let Some(weakness) = secret.and_then(Secret::weakness)
+        && r.sound(&[key])
+    {
+        let fix = "make a new one, for instance with `hookledger secret new`";
+        r.problem(key, weakness.to_string(), fix);
+    }
 }
 
 #[cfg(test)]

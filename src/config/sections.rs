@@ -22,10 +22,7 @@ const KEPT_FOR: &str = "gemini";
 pub(super) fn settings(r: &mut Reader<'_>) -> Settings {
     let mut settings = Settings {
         server: server(r),
-        admin: Admin {
-            listen: address(r, "admin.listen"),
-            token: r.secret("admin.token"),
-        },
+        admin: admin(r),
         hooks: Hooks {
             path_token: r.secret("hooks.path_token"),
             shared_secret: r.secret("hooks.shared_secret"),
@@ -85,6 +82,11 @@ fn address(r: &mut Reader<'_>, key: &str) -> SocketAddr {
     )
 }
 
+fn admin(r: &mut Reader<'_>) -> Admin {
+    let listen = address(r, "admin.listen");
+    super::admin::admin(r, listen)
+}
+
 fn server(r: &mut Reader<'_>) -> Server {
     Server {
         listen: address(r, "server.listen"),
@@ -94,14 +96,14 @@ fn server(r: &mut Reader<'_>) -> Server {
         max_connections: r.count("server.max_connections", 1, 1_000_000),
         max_connections_per_address: r.count("server.max_connections_per_address", 1, 1_000_000),
         max_in_flight: r.count("server.max_in_flight", 1, 1_000_000),
-        trusted_proxies: networks(r, "server.trusted_proxies"),
+        trusted_proxies: networks(r, "server.trusted_proxies", None),
         stop_timeout: r.duration("server.stop_timeout"),
         public_url: base(r, "server.public_url"),
     }
 }
 
-fn networks(r: &mut Reader<'_>, key: &str) -> Vec<ipnet::IpNet> {
-    let texts = r.list(key, None);
+fn networks(r: &mut Reader<'_>, key: &str, otherwise: Option<&str>) -> Vec<ipnet::IpNet> {
+    let texts = r.list(key, otherwise);
     let wanted = texts.len();
     // A bare address is a network of one.
     let nets: Vec<ipnet::IpNet> = texts
@@ -129,6 +131,7 @@ fn sources(r: &mut Reader<'_>) -> BTreeMap<String, Source> {
         r.list(list, None);
     }
     r.urls("each_source.jwks_urls", "each_source.jwks_urls");
+    networks(r, "each_source.allow_from", None);
     let mut sources = BTreeMap::new();
     for name in r.tables("sources") {
         let at = format!("sources.{name}");
@@ -145,7 +148,8 @@ fn sources(r: &mut Reader<'_>) -> BTreeMap<String, Source> {
             let (key, otherwise) = own(key);
             r.flag_or(&key, &otherwise)
         };
-        let key = format!("{at}.require");
+        let at_key = |key: &str| format!("{at}.{key}");
+        let key = at_key("require");
         let source = Source {
             require: r.word(&key, Some("each_source.require"), &require, default_require),
             shared_header: flag(r, "shared_header"),
@@ -156,6 +160,7 @@ fn sources(r: &mut Reader<'_>) -> BTreeMap<String, Source> {
             jwks_urls: r.urls(&format!("{at}.jwks_urls"), "each_source.jwks_urls"),
             audiences: listed(r, "audiences"),
             issuers: listed(r, "issuers"),
+            allow_from: networks(r, &at_key("allow_from"), Some("each_source.allow_from")),
         };
         sources.insert(name, source);
     }

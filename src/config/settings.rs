@@ -94,8 +94,73 @@ pub struct Server {
 pub struct Admin {
     /// `listen`
     pub listen: SocketAddr,
-    /// `token`; without one only a loopback address may be listened on, and the API refuses
+    /// `token`: the simple form of one token, which may do everything. Without any token only a
+    /// loopback address may be listened on, and the API refuses.
     pub token: Option<Secret>,
+    /// `[[admin.tokens]]`
+    pub tokens: Vec<AdminToken>,
+}
+
+/// One of `[[admin.tokens]]`.
+#[derive(Debug, Clone)]
+pub struct AdminToken {
+    /// Its place in the list, as in `admin.tokens.0`.
+    pub place: String,
+    /// `name`: who holds it, for the log.
+    pub name: String,
+    /// `scope`
+    pub scope: Scope,
+    /// `token`
+    pub token: Secret,
+}
+
+/// What the holder of a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Look.
+    Read,
+    /// Look and change.
+    Full,
+}
+
+/// A token of either form.
+#[derive(Debug, Clone, Copy)]
+pub struct AnyToken<'a> {
+    /// Its place in `[[admin.tokens]]`; `None` for `admin.token`.
+    pub place: Option<&'a str>,
+    /// Its name; `admin` for `admin.token`.
+    pub name: &'a str,
+    /// What it may do.
+    pub scope: Scope,
+    /// The token itself.
+    pub secret: &'a Secret,
+}
+
+impl Admin {
+    /// The name of `admin.token`.
+    pub const SIMPLE: &'static str = "admin";
+
+    /// Every token, `admin.token` first.
+    pub fn all(&self) -> impl Iterator<Item = AnyToken<'_>> {
+        let simple = self.token.iter().map(|secret| AnyToken {
+            place: None,
+            name: Self::SIMPLE,
+            scope: Scope::Full,
+            secret,
+        });
+        simple.chain(self.tokens.iter().map(|one| AnyToken {
+            place: Some(&one.place),
+            name: &one.name,
+            scope: one.scope,
+            secret: &one.token,
+        }))
+    }
+
+    /// The one that a command on the same configuration uses: the first that may do most.
+    pub fn best(&self) -> Option<&Secret> {
+        let full = self.all().find(|token| token.scope == Scope::Full);
+        full.or_else(|| self.all().next()).map(|token| token.secret)
+    }
 }
 
 /// `[hooks]`
@@ -141,6 +206,8 @@ pub struct Source {
     pub audiences: Vec<String>,
     /// `issuers`: one of them must be a token's; empty takes every token
     pub issuers: Vec<String>,
+    /// `allow_from`: networks it may deliver from; empty is everywhere
+    pub allow_from: Vec<ipnet::IpNet>,
 }
 
 /// `[store]`

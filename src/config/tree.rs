@@ -192,6 +192,7 @@ pub(super) fn is_secret(key: &str) -> bool {
         segments.as_slice(),
         ["hooks", "path_token" | "shared_secret"]
             | ["admin", "token"]
+            | ["admin", "tokens", _, "token"]
             | ["gemini", "api_key"]
             | ["gemini", "extra_headers", _, ..]
             | ["sources", _, "signing_secrets"]

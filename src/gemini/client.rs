@@ -28,6 +28,7 @@ use super::text::{Redact, clean};
 use super::webhooks::ServiceVersion;
 use super::{Download, FetchedBody, FileName, GeminiApi, error, wire};
 use crate::base::clock::Clock;
+use crate::base::swap::Swap;
 use crate::config::settings;
 use crate::domain::fault::Fault;
 use crate::domain::operation::OperationName;
@@ -76,11 +77,39 @@ pub struct HttpGemini {
     clock: Arc<dyn Clock>,
     limit: Limit,
     client: Client,
-    key: Option<HeaderValue>,
-    extra: HeaderMap,
+    credentials: Swap<Credentials>,
     pub(super) timeout: Duration,
     max_body: u64,
+}
+
+/// What a reload of the secrets replaces: taken once for each request.
+struct Credentials {
+    key: Option<HeaderValue>,
+    extra: HeaderMap,
     redact: Redact,
+}
+
+impl Credentials {
+    fn new(settings: &settings::Gemini) -> Result<Self, BuildError> {
+        let key = settings.api_key.as_ref().map(|key| sensitive(key.expose()));
+        let mut extra = HeaderMap::new();
+        for (name, value) in &settings.extra_headers {
+            let header = HeaderName::try_from(name.as_str()).ok();
+            let (Some(header), Some(value)) = (header, sensitive(value.expose())) else {
+                return Err(BuildError::ExtraHeader { name: name.clone() });
+            };
+            extra.insert(header, value);
+        }
+        let secrets = settings
+            .api_key
+            .iter()
+            .chain(settings.extra_headers.values());
+        Ok(Self {
+            key: key.map(|k| k.ok_or(BuildError::ApiKey)).transpose()?,
+            extra,
+            redact: Redact::new(secrets.cloned()),
+        })
+    }
 }
 
 impl fmt::Debug for HttpGemini {
@@ -157,15 +186,7 @@ impl HttpGemini {
         let other_base = ServiceVersion::other_than(version)
             .map(|other| Base::new(&settings.base_url, other, "gemini.base_url"))
             .transpose()?;
-        let key = settings.api_key.as_ref().map(|key| sensitive(key.expose()));
-        let mut extra = HeaderMap::new();
-        for (name, value) in &settings.extra_headers {
-            let header = HeaderName::try_from(name.as_str()).ok();
-            let (Some(header), Some(value)) = (header, sensitive(value.expose())) else {
-                return Err(BuildError::ExtraHeader { name: name.clone() });
-            };
-            extra.insert(header, value);
-        }
+        let credentials = Swap::new(Credentials::new(settings)?);
         let mut client = Client::builder();
         if base.is_loopback() {
             // A proxy of the environment is for the world outside.
@@ -178,10 +199,6 @@ impl HttpGemini {
             .read_timeout(settings.timeout)
             .build()
             .map_err(BuildError::Client)?;
-        let secrets = settings
-            .api_key
-            .iter()
-            .chain(settings.extra_headers.values());
         Ok(Self {
             base,
             download_base,
@@ -190,12 +207,19 @@ impl HttpGemini {
             limit: Limit::new(settings.requests_per_second, Arc::clone(&clock)),
             clock,
             client,
-            key: key.map(|k| k.ok_or(BuildError::ApiKey)).transpose()?,
-            extra,
+            credentials,
             timeout: settings.timeout,
             max_body: settings.max_body,
-            redact: Redact::new(secrets.cloned()),
         })
+    }
+
+    /// Sends the key and the extra headers of `settings` from now on; nothing else of them counts.
+    ///
+    /// # Errors
+    /// [`BuildError`]; then everything stays as it was.
+    pub fn renew(&self, settings: &settings::Gemini) -> Result<(), BuildError> {
+        self.credentials.set(Credentials::new(settings)?);
+        Ok(())
     }
 
     /// Sends one request and returns the answer's head, whatever its status. `total` bounds the
@@ -222,14 +246,15 @@ impl HttpGemini {
 
     /// `headers` and the credentials that `url`'s origin may see.
     pub(super) fn headers_for(&self, url: &Url, headers: HeaderMap) -> Result<HeaderMap, Fault> {
-        let Some(key) = &self.key else {
+        let credentials = self.credentials.get();
+        let Some(key) = &credentials.key else {
             return Err(Fault::KeyRefused {
                 what: "no API key is configured (gemini.api_key)".to_owned(),
             });
         };
         let mut all = HeaderMap::new();
         if self.base.is_origin_of(url) {
-            all.clone_from(&self.extra);
+            all.clone_from(&credentials.extra);
         }
         all.extend(headers);
         if self.base.is_origin_of(url) || self.download_base.is_origin_of(url) {
@@ -288,16 +313,22 @@ impl HttpGemini {
             Ok(Ok((body, _))) => body,
             Ok(Err(_)) | Err(_) => Bytes::new(),
         };
-        error::fault(status, &headers, &body, self.clock.now(), &self.redact)
+        error::fault(
+            status,
+            &headers,
+            &body,
+            self.clock.now(),
+            &self.credentials.get().redact,
+        )
     }
 
     fn trouble(&self, error: reqwest::Error) -> Fault {
-        trouble(error, self.timeout, &self.redact)
+        trouble(error, self.timeout, &self.credentials.get().redact)
     }
 
     /// The same for a stream that outlives this call.
     pub(super) fn troubles(&self) -> impl Fn(reqwest::Error) -> Fault + Send + 'static {
-        let (timeout, redact) = (self.timeout, self.redact.clone());
+        let (timeout, redact) = (self.timeout, self.credentials.get().redact.clone());
         move |error| trouble(error, timeout, &redact)
     }
 }

@@ -52,6 +52,13 @@ impl Problem {
         "Unauthorized",
         "The request does not carry the proofs this path asks for.",
     );
+    /// The token is known, and does not cover this.
+    pub const FORBIDDEN: Self = Self::new(
+        StatusCode::FORBIDDEN,
+        "forbidden",
+        "Forbidden",
+        "This token may look and not change anything.",
+    );
     /// The request is not one this service can read.
     pub const BAD_REQUEST: Self = Self::new(
         StatusCode::BAD_REQUEST,

@@ -1,6 +1,6 @@
 //! The public door: `POST /hooks/{source}/{token}`.
 //!
-//! Layers, cheapest first: the path token and the proofs as far as headers show them, the declared
+//! Layers, cheapest first: the path token, the client's address and the proofs as far as headers show them, the declared
 //! length, a permit, the body under its cap and deadline, the proofs over the raw bytes and their
 //! window, and then one call to the receiver, which commits. Nothing before that call touches the
 //! store, so whoever has no proof costs no disk.
@@ -33,6 +33,7 @@ use super::permits::{Permit, Permits};
 use crate::base::clock::Clock;
 use crate::base::failpoint::failpoint;
 use crate::base::shutdown::Shutdown;
+use crate::base::swap::Swap;
 use crate::config::settings::Server;
 use crate::telemetry::metrics;
 use crate::verify::{AnswerClass, Reject, Verified, Verifier};
@@ -75,7 +76,7 @@ pub trait Receive: Send + Sync + 'static {
 
 /// What the door needs.
 pub struct Door {
-    verifier: Verifier,
+    verifier: Swap<Verifier>,
     receiver: Arc<dyn Receive>,
     clock: Arc<dyn Clock>,
     tasks: Shutdown,
@@ -94,17 +95,17 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// A door to `receiver`. Commits run in `tasks`, which must stop after the listener and before
+    /// A door to `receiver`, by whichever verifier is in force when a delivery comes. Commits run in `tasks`, which must stop after the listener and before
     /// the store.
     pub fn new(
-        verifier: Verifier,
+        verifier: impl Into<Swap<Verifier>>,
         receiver: Arc<dyn Receive>,
         server: &Server,
         clock: Arc<dyn Clock>,
         tasks: Shutdown,
     ) -> Self {
         Self {
-            verifier,
+            verifier: verifier.into(),
             receiver,
             failures: Failures::new(Arc::clone(&clock)),
             clock,
@@ -119,10 +120,12 @@ impl Door {
         &self,
         source: &str,
         token: &str,
+        client: Option<Client>,
         headers: &HeaderMap,
         body: Body,
     ) -> Result<ReceiveAnswer, Refused> {
-        let admitted = self.verifier.admit(source, token, headers)?;
+        let address = client.map(|c| c.address);
+        let admitted = self.verifier.get().admit(source, token, address, headers)?;
         check_declared(headers, self.max_body)?;
         let permit = self.permits.take().ok_or(Refused::Busy)?;
         let body = read_capped(headers, body, self.max_body, self.body_timeout).await?;
@@ -160,7 +163,14 @@ impl Door {
         match refused {
             Refused::Proof(reject) => match reject.answer_class() {
                 AnswerClass::NotFound => {
-                    tracing::debug!(reason, "delivery refused");
+                    // Whoever knows the token and comes from elsewhere: a leak, or a list that is out
+                    // of date. Told, but not as often as somebody likes.
+                    let loud = source.is_some() && client.is_none_or(|c| self.failures.count(c));
+                    if loud {
+                        tracing::warn!(source, reason, "delivery refused");
+                    } else {
+                        tracing::debug!(source, reason, "delivery refused");
+                    }
                     Problem::NOT_FOUND
                 }
                 AnswerClass::Unavailable => {
@@ -243,10 +253,9 @@ async fn handle(
     let Ok(Path((source, token))) = path else {
         return Problem::NOT_FOUND.into_response();
     };
-    match door.deliver(&source, &token, &headers, body).await {
+    let client = client.map(|Extension(c)| c);
+    match door.deliver(&source, &token, client, &headers, body).await {
         Ok(answer) => Json(answer).into_response(),
-        Err(refused) => door
-            .refuse(&source, client.map(|Extension(c)| c), &refused)
-            .into_response(),
+        Err(refused) => door.refuse(&source, client, &refused).into_response(),
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::admin::AdminToken;
+use super::admin::AdminTokens;
 use super::health::Health;
+use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::receive::Receiver;
 use crate::reconcile::subscription::Subscription;
@@ -23,8 +24,8 @@ pub struct AdminState {
     pub(super) receiver: Receiver,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Metrics,
-    pub(super) token: Option<AdminToken>,
-    pub(super) path_tokens: Option<PathTokens>,
+    pub(super) tokens: AdminTokens,
+    pub(super) path_tokens: Swap<Option<PathTokens>>,
     pub(super) public_url: Option<Url>,
     pub(super) body_timeout: Duration,
     pub(super) subscription: Option<Arc<Subscription>>,
@@ -46,12 +47,17 @@ impl AdminState {
             receiver,
             health,
             metrics,
-            token: settings.admin.token.as_ref().map(AdminToken::new),
-            path_tokens: settings.hooks.path_token.as_ref().map(PathTokens::new),
+            tokens: AdminTokens::new(&settings.admin),
+            path_tokens: Swap::new(settings.hooks.path_token.as_ref().map(PathTokens::new)),
             public_url: settings.server.public_url.clone(),
             body_timeout: settings.server.body_timeout,
             subscription: None,
         }
+    }
+
+    /// What a reload of the secrets replaces here.
+    pub fn secrets(&self) -> (AdminTokens, Swap<Option<PathTokens>>) {
+        (self.tokens.clone(), self.path_tokens.clone())
     }
 
     /// With the subscription that is looked after, if one is.

@@ -12,6 +12,7 @@
 //!
 //! [`upkeep`] prunes and [`subscription`] looks after the provider's record, on loops of their own.
 
+mod reenable;
 pub mod rotation;
 pub mod subscription;
 pub mod upkeep;

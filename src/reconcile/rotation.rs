@@ -124,8 +124,7 @@ impl Rotation {
     /// The file cannot be used. What the provider says is in the answer.
     pub async fn step(&self) -> Result<Progress, RotationError> {
         let _turn = self.turn.lock().await;
-        let kept = self.file.load()?;
-        self.set.replace(&kept);
+        let (kept, _) = self.set.take_in(&self.file)?;
         let Some(open) = kept.rotation.clone() else {
             self.drop_expired(&kept)?;
             return Ok(Progress::None);

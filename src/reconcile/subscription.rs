@@ -5,7 +5,7 @@
 //!
 //! Design: four things, each at its own pace, one after the other in a step:
 //! - the record is looked at: drift, a record that is disabled and one that is missing alert, each
-//!   once; a disabled one is enabled again when that is allowed;
+//!   once; a disabled one is enabled again when that is allowed, ever more rarely if it does not last;
 //! - after that every operation that was open by then is due for a look, a batch at a time, at the
 //!   pace of the reconciler; the alert recovers when the last batch is pulled;
 //! - a canary: a ping must come back as a captured delivery within its bound;
@@ -15,16 +15,19 @@
 //! between finds it open beside an enabled record and closes the gap from its beginning; looking
 //! twice is harmless. A ping that was waited for at a crash is forgotten, and the next one is sent.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use super::reenable::Reenable;
 use super::rotation::{Progress, Rotation};
 use super::wanted::Wanted;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::shutdown::{Heartbeat, Shutdown};
+use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::domain::ledger::PlanEffects;
 use crate::gemini::webhooks::{Webhook, WebhookApi, WebhookId, WebhookPatch};
@@ -72,7 +75,7 @@ pub struct Subscription {
     api: Arc<dyn WebhookApi>,
     planner: Arc<dyn PlanEffects>,
     clock: Arc<dyn Clock>,
-    wanted: Wanted,
+    wanted: Swap<Wanted>,
     rotation: Option<Rotation>,
     poll_interval: Duration,
     ping_interval: Option<Duration>,
@@ -91,6 +94,7 @@ struct Memory {
     gap: Option<Gap>,
     canary: Canary,
     next_rotation_step: Duration,
+    reenable: Reenable,
 }
 
 /// Operations being pulled after a time without deliveries.
@@ -130,7 +134,7 @@ impl Subscription {
         rotation: Option<Rotation>,
         settings: &Settings,
     ) -> Option<Self> {
-        let wanted = Wanted::new(settings)?;
+        let wanted = Swap::new(Wanted::new(settings)?);
         let subscription = &settings.subscription;
         Some(Self {
             store,
@@ -153,12 +157,19 @@ impl Subscription {
         self.rotation.as_ref()
     }
 
+    /// Looks after what `settings` describe from now on: the address holds the path token.
+    pub fn wants(&self, settings: &Settings) {
+        if let Some(wanted) = Wanted::new(settings) {
+            self.wanted.set(wanted);
+        }
+    }
+
     /// The record it looks after, asked for now.
     ///
     /// # Errors
     /// The provider cannot be asked.
     pub async fn webhook(&self) -> Result<Option<Webhook>, crate::domain::fault::Fault> {
-        self.wanted.find(&*self.api).await
+        self.wanted.get().find(&*self.api).await
     }
 
     /// Does what is due.
@@ -197,7 +208,7 @@ impl Subscription {
             return Ok(());
         };
         let id = webhook.id.clone();
-        let differences = self.wanted.differences(&webhook);
+        let differences = self.wanted.get().differences(&webhook);
         if differences.is_empty() {
             self.recover(DRIFT_ALERT).await?;
         } else {
@@ -221,22 +232,38 @@ impl Subscription {
         memory.delivers = None;
         metrics::subscription_enabled(false);
         let state = webhook.state.unwrap_or_default();
-        let summary = format!("webhook {id} is {state}: nothing is delivered");
+        let now = self.clock.monotonic();
+        let may = self.reenable && memory.reenable.may(now);
+        let mut summary = format!("webhook {id} is {state}: nothing is delivered");
+        if self.reenable && memory.reenable.in_a_row() > 0 {
+            _ = write!(
+                summary,
+                "; it was disabled again soon after it was enabled, {} time(s) in a row, so it is \
+                 enabled no sooner than {} after the last time: mend why deliveries fail, then \
+                 `hookledger webhooks sync`",
+                memory.reenable.in_a_row(),
+                humantime::format_duration(memory.reenable.pause())
+            );
+        }
         self.open(STATE_ALERT, summary).await?;
         found("disabled", turn);
-        if self.reenable && self.enable(&id).await {
+        if may && self.enable(&id, &mut memory.reenable).await {
             turn.reenabled = true;
             self.delivers(id, memory).await?;
         }
         Ok(())
     }
 
-    async fn enable(&self, id: &WebhookId) -> bool {
+    async fn enable(&self, id: &WebhookId, reenable: &mut Reenable) -> bool {
         let patch = WebhookPatch {
             state: Some("enabled".to_owned()),
             ..WebhookPatch::default()
         };
-        match self.api.update(id, &patch).await {
+        let answer = self.api.update(id, &patch).await;
+        if answer.is_ok() {
+            reenable.asked(self.clock.monotonic());
+        }
+        match answer {
             Ok(now) if now.delivers() => {
                 metrics::subscription_reenabled();
                 tracing::info!(webhook = %id, "enabled the webhook again");

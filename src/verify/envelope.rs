@@ -9,12 +9,14 @@
 //! [`Verifier::admit`]: no code path reaches the store around a check.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
+use super::allow_list::AllowList;
 use super::freshness::Window;
 use super::gemini_jwt::{Token, TokenRules, can_verify};
 use super::jwks::KeySource;
@@ -114,6 +116,7 @@ pub struct Verifier {
 struct Rules {
     name: Arc<str>,
     require: Require,
+    allow_from: AllowList,
     shared: Option<SharedSecret>,
     signing: Vec<SigningSecret>,
     /// Secrets that change while the service runs.
@@ -161,17 +164,35 @@ impl Verifier {
         self.sources.get(source)?.kept.clone()
     }
 
-    /// The first gate: path token, then the proofs as far as headers can tell.
+    /// The same, with the changing secrets of `running` in the place of its own: who changes them
+    /// knows only those.
+    #[must_use]
+    pub fn taking_over(mut self, running: &Self) -> Self {
+        for (name, rules) in &mut self.sources {
+            if let (Some(kept), Some(rules)) = (running.kept_secrets(name), Arc::get_mut(rules)) {
+                rules.kept = rules.kept.as_ref().map(|_| kept);
+            }
+        }
+        self
+    }
+
+    /// The first gate: path token, then the client's address, then the proofs as far as headers
+    /// can tell.
     pub fn admit(
         &self,
         source: &str,
         token: &str,
+        client: Option<IpAddr>,
         headers: &HeaderMap,
     ) -> Result<Admitted, Reject> {
         // The token first, whether or not the source exists: source names are no secret to keep, but
         // neither is there a reason to list them to whoever has no token.
         let path = self.tokens.check(token).ok_or(Reject::WrongToken)?;
         let rules = self.sources.get(source).ok_or(Reject::UnknownSource)?;
+        // After the token, so that a right token from elsewhere is seen for what it is.
+        if !rules.allow_from.admits(client) {
+            return Err(Reject::AddressNotAllowed);
+        }
         let shared = match &rules.shared {
             Some(secret) => secret.check(headers)?,
             None => false,
@@ -262,6 +283,7 @@ impl Rules {
         Self {
             name: name.into(),
             require: source.require,
+            allow_from: AllowList::new(source.allow_from.clone()),
             shared,
             signing,
             kept: source.kept_secrets.then(SecretSet::default),

@@ -34,6 +34,7 @@ fn source(require: Require, shared_header: bool, secrets: &[&str]) -> Source {
         jwks_urls: Vec::new(),
         audiences: Vec::new(),
         issuers: Vec::new(),
+        allow_from: Vec::new(),
     }
 }
 
@@ -74,7 +75,7 @@ fn headers(shared: Bring, signature: Bring, at: Timestamp) -> HeaderMap {
 
 fn deliver(verifier: &Verifier, headers: &HeaderMap) -> Result<Verified, Reject> {
     verifier
-        .admit("gemini", TOKEN, headers)?
+        .admit("gemini", TOKEN, None, headers)?
         .verify(Bytes::from_static(BODY), NOW)
         .now_or_never()
         .unwrap()
@@ -136,7 +137,7 @@ fn the_path_is_judged_before_anything_else() {
         ("Gemini", TOKEN, Reject::UnknownSource),
     ] {
         for map in [&right, &HeaderMap::new()] {
-            let found = v.admit(source, token, map).unwrap_err();
+            let found = v.admit(source, token, None, map).unwrap_err();
             assert_eq!(found, expected);
             assert_eq!(found.answer_class(), AnswerClass::NotFound);
         }
@@ -148,10 +149,12 @@ fn a_reservation_token_still_needs_a_proof() {
     let v = verifier(source(Require::Any, true, &[]));
     let id = uuid::Uuid::from_u128(7);
     let token = v.path_tokens().mint_reservation(id);
-    let none = v.admit("gemini", &token, &HeaderMap::new()).unwrap_err();
+    let none = v
+        .admit("gemini", &token, None, &HeaderMap::new())
+        .unwrap_err();
     assert_eq!(none, Reject::MissingProof);
     let admitted = v
-        .admit("gemini", &token, &headers(Right, Nothing, NOW))
+        .admit("gemini", &token, None, &headers(Right, Nothing, NOW))
         .unwrap();
     let delivery = admitted.verify(Bytes::new(), NOW).now_or_never().unwrap();
     let delivery = delivery.unwrap();

@@ -73,6 +73,7 @@ fn source() -> Source {
         jwks_urls: vec![Url::parse("https://keys.example/jwks").unwrap()],
         audiences: Vec::new(),
         issuers: Vec::new(),
+        allow_from: Vec::new(),
     }
 }
 

@@ -8,6 +8,7 @@
 //! Which check failed is for metrics and logs ([`Reject::label`]); a client learns only
 //! [`AnswerClass`].
 
+pub mod allow_list;
 pub mod envelope;
 pub mod freshness;
 mod gemini_jwt;

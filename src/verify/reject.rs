@@ -1,6 +1,7 @@
 //! Why a delivery was refused, and how little of that the sender may learn.
 //!
-//! Two answers exist: "there is nothing here" for whoever does not know the path, and "not
+//! Two answers exist: "there is nothing here" for whoever does not know the path or comes from
+//! elsewhere than the source's list says, and "not
 //! authorised" for everything after it. A sender who could tell a bad signature from a stale
 //! timestamp could feel its way forward.
 
@@ -10,6 +11,9 @@ pub enum Reject {
     /// No source of that name is configured.
     #[error("unknown source")]
     UnknownSource,
+    /// The client's address is not on the source's list.
+    #[error("address not on the source's list")]
+    AddressNotAllowed,
     /// The path token is neither the main one nor a reservation's.
     #[error("wrong path token")]
     WrongToken,
@@ -79,9 +83,10 @@ pub enum AnswerClass {
 
 impl Reject {
     /// Every reason, for metrics that want each label to exist from the start.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::UnknownSource,
         Self::WrongToken,
+        Self::AddressNotAllowed,
         Self::MissingProof,
         Self::BadSharedSecret,
         Self::MalformedSignature,
@@ -104,7 +109,9 @@ impl Reject {
     /// What the sender is told.
     pub const fn answer_class(self) -> AnswerClass {
         match self {
-            Self::UnknownSource | Self::WrongToken => AnswerClass::NotFound,
+            Self::UnknownSource | Self::WrongToken | Self::AddressNotAllowed => {
+                AnswerClass::NotFound
+            }
             Self::MissingProof
             | Self::BadSharedSecret
             | Self::MalformedSignature
@@ -129,6 +136,7 @@ impl Reject {
         match self {
             Self::UnknownSource => "unknown_source",
             Self::WrongToken => "wrong_token",
+            Self::AddressNotAllowed => "address_not_allowed",
             Self::MissingProof => "missing_proof",
             Self::BadSharedSecret => "bad_shared_secret",
             Self::MalformedSignature => "malformed_signature",
@@ -155,12 +163,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_path_answers_not_found_and_labels_are_distinct() {
+    fn only_path_and_address_answer_not_found_and_labels_are_distinct() {
         let hidden: Vec<Reject> = Reject::ALL
             .into_iter()
             .filter(|r| r.answer_class() == AnswerClass::NotFound)
             .collect();
-        assert_eq!(hidden, [Reject::UnknownSource, Reject::WrongToken]);
+        let expected = [
+            Reject::UnknownSource,
+            Reject::WrongToken,
+            Reject::AddressNotAllowed,
+        ];
+        assert_eq!(hidden, expected);
         let labels: std::collections::BTreeSet<_> = Reject::ALL.map(Reject::label).into();
         assert_eq!(labels.len(), Reject::ALL.len());
     }

@@ -9,11 +9,13 @@
 //!
 //! Races: the set is replaced whole, so a check sees the secrets before or those after. A delivery
 //! that was checked against those before a new one is refused for now, not for good, because the
-//! rotation was open by then ([`SecretSet::is_rotating`] is asked after the check).
+//! rotation was open by then ([`SecretSet::is_rotating`] is asked after the check). Several may take
+//! the file in at once; each reads it under one lock, so the last to read is the last to replace, and
+//! an older text never covers a newer one.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::secret_file::Kept;
+use super::secret_file::{Kept, SecretFile, SecretFileError};
 use super::signing_secret::SigningSecret;
 use super::standard_webhooks::Presented;
 use crate::base::clock::Timestamp;
@@ -21,7 +23,14 @@ use crate::base::secret::Secret;
 
 /// The set; clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct SecretSet(Arc<RwLock<Inner>>);
+pub struct SecretSet(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    inner: RwLock<Inner>,
+    /// Held while a file's text becomes the set.
+    taking: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -41,7 +50,23 @@ impl SecretSet {
     /// Accepts what `kept` holds, and nothing else, from now on. What is known about a secret that
     /// stays is kept.
     pub fn replace(&self, kept: &Kept) {
-        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let _taking = self.0.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put(kept);
+    }
+
+    /// Accepts what `file` holds now, and answers it. True when that is something else than before.
+    ///
+    /// # Errors
+    /// The file cannot be used; then the set is what it was.
+    pub fn take_in(&self, file: &SecretFile) -> Result<(Kept, bool), SecretFileError> {
+        let _taking = self.0.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = file.load()?;
+        let changed = self.put(&kept);
+        Ok((kept, changed))
+    }
+
+    fn put(&self, kept: &Kept) -> bool {
+        let mut inner = self.write();
         let secrets = kept.secrets.iter().filter_map(|one| {
             let before = |known: &&Accepted| known.text.expose() == one.secret.expose();
             Some(Accepted {
@@ -55,9 +80,15 @@ impl SecretSet {
                     .and_then(|known| known.verified_at),
             })
         });
-        let secrets = secrets.collect();
+        let secrets: Vec<Accepted> = secrets.collect();
+        let texts = |list: &[Accepted]| {
+            let text = |one: &Accepted| one.text.expose().to_owned();
+            list.iter().map(text).collect::<Vec<_>>()
+        };
+        let changed = texts(&secrets) != texts(&inner.secrets);
         inner.secrets = secrets;
         inner.rotating = kept.rotation.is_some();
+        changed
     }
 
     /// Whether a signature can mean anything: there is a secret, or one is on its way.
@@ -97,7 +128,7 @@ impl SecretSet {
         if matched.is_empty() {
             return false;
         }
-        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.write();
         for one in &mut inner.secrets {
             if matched.iter().any(|m| m.expose() == one.text.expose()) {
                 one.verified_at = Some(now);
@@ -107,6 +138,10 @@ impl SecretSet {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.0.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

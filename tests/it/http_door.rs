@@ -78,6 +78,11 @@ impl Receive for Receiver {
 }
 
 pub(crate) fn verifier() -> Verifier {
+    verifier_of(|_| {})
+}
+
+/// The same, with the source changed.
+pub(crate) fn verifier_of(change: impl FnOnce(&mut settings::Source)) -> Verifier {
     let hooks = settings::Hooks {
         path_token: Some(Secret::new(TOKEN)),
         shared_secret: Some(Secret::new(SHARED)),
@@ -85,7 +90,7 @@ pub(crate) fn verifier() -> Verifier {
         dedupe_ttl: Duration::from_hours(168),
         max_waiting: 1 << 20,
     };
-    let source = settings::Source {
+    let mut source = settings::Source {
         require: Require::Any,
         shared_header: true,
         signing_secrets: vec![Secret::new(SIGNING)],
@@ -94,7 +99,9 @@ pub(crate) fn verifier() -> Verifier {
         jwks_urls: Vec::new(),
         audiences: Vec::new(),
         issuers: Vec::new(),
+        allow_from: Vec::new(),
     };
+    change(&mut source);
     let sources = BTreeMap::from([("gemini".to_owned(), source)]);
     let keys: Arc<dyn KeySource> = Arc::new(NoKeys);
     Verifier::new(&hooks, &sources, &keys).unwrap()

@@ -12,6 +12,7 @@ mod effects;
 mod floors;
 mod gemini_client;
 mod http_abuse;
+mod http_addresses;
 mod http_door;
 mod http_hooks;
 mod http_serve;

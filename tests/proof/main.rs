@@ -21,7 +21,11 @@
 )]
 mod support;
 
+mod canary;
 mod crash;
+mod door;
+mod load;
+mod loops;
 mod row;
 
 use std::process::ExitCode;
@@ -29,7 +33,7 @@ use std::process::ExitCode;
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[crash::ROWS];
+const ROWS: &[&[Row]] = &[canary::ROWS, door::ROWS, crash::ROWS, loops::ROWS];
 
 fn main() -> ExitCode {
     row::run(ROWS)

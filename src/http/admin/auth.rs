@@ -1,9 +1,12 @@
 //! Who may use the operator's API.
 //!
-//! The token is kept and compared as its SHA-256 digest, so a comparison is over 32 bytes whatever
+//! Tokens are kept and compared as their SHA-256 digests, so a comparison is over 32 bytes whatever
 //! was presented and tells, by time, nothing about how much of it was right. Without a configured
 //! token nobody may, which is said plainly: an API that is open until somebody closes it is found
 //! open.
+//!
+//! GET changes nothing anywhere in this API, so the scope is judged by the method alone: a route that
+//! is added later cannot forget to ask.
 
 use std::sync::Arc;
 
@@ -11,62 +14,116 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::super::error::Problem;
 use super::super::state::AdminState;
 use super::refusal::Refusal;
-use crate::base::secret::Secret;
+use crate::base::swap::Swap;
+use crate::config::settings::{Admin, AnyToken, Scope};
 
-/// The bearer token, by its digest.
+/// One accepted token, by its digest.
 #[derive(Clone)]
-pub(crate) struct AdminToken([u8; 32]);
+struct Known {
+    name: Arc<str>,
+    scope: Scope,
+    digest: [u8; 32],
+}
 
-impl std::fmt::Debug for AdminToken {
+/// The accepted tokens; clones are the same ones. Replaced whole, so a request is judged by those
+/// before or those after.
+#[derive(Clone)]
+pub struct AdminTokens(Swap<Vec<Known>>);
+
+impl std::fmt::Debug for AdminTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AdminToken")
+        f.debug_tuple("AdminTokens").finish_non_exhaustive()
     }
 }
 
-impl AdminToken {
-    pub(crate) fn new(token: &Secret) -> Self {
-        Self(Sha256::digest(token.expose()).into())
+impl AdminTokens {
+    /// Accepts the tokens of `admin`.
+    pub fn new(admin: &Admin) -> Self {
+        Self(Swap::new(known(admin)))
     }
 
-    fn accepts(&self, presented: &str) -> bool {
+    /// Accepts the tokens of `admin`, and no others, from now on.
+    pub fn replace(&self, admin: &Admin) {
+        self.0.set(known(admin));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.get().is_empty()
+    }
+
+    /// Whose token it is. All are compared, so the time does not tell which one matched.
+    fn holder(&self, presented: &str) -> Option<(Arc<str>, Scope)> {
         let digest: [u8; 32] = Sha256::digest(presented).into();
-        digest.ct_eq(&self.0).into()
+        let mut holder = None;
+        for one in &*self.0.get() {
+            if bool::from(digest.ct_eq(&one.digest)) {
+                holder = Some((Arc::clone(&one.name), one.scope));
+            }
+        }
+        holder
     }
 }
 
-/// Lets a request through that carries the token.
+fn known(admin: &Admin) -> Vec<Known> {
+    let known = |token: AnyToken<'_>| Known {
+        name: token.name.into(),
+        scope: token.scope,
+        digest: Sha256::digest(token.secret.expose()).into(),
+    };
+    admin.all().map(known).collect()
+}
+
+/// Lets a request through whose token covers it. Who changed something is logged by the token's name.
 pub(super) async fn require_token(
     State(state): State<Arc<AdminState>>,
     request: Request<Body>,
     next: Next,
 ) -> Response<Body> {
-    let Some(token) = &state.token else {
+    if state.tokens.is_empty() {
         return Refusal::from(Problem::UNAUTHORIZED)
             .because(
                 "No admin token is configured, so the API refuses every request. Set admin.token \
                  (HOOKLEDGER_ADMIN_TOKEN) and start the service again.",
             )
             .into_response();
-    };
-    match bearer(request.headers()) {
-        Some(presented) if token.accepts(presented) => next.run(request).await,
-        Some(_) => Refusal::from(Problem::UNAUTHORIZED)
-            .because("The bearer token is not the one of admin.token (HOOKLEDGER_ADMIN_TOKEN).")
-            .into_response(),
-        None => Refusal::from(Problem::UNAUTHORIZED)
+    }
+    let Some(presented) = bearer(request.headers()) else {
+        return Refusal::from(Problem::UNAUTHORIZED)
             .because(
                 "Send exactly one header Authorization: Bearer TOKEN, with the token of \
                  admin.token (HOOKLEDGER_ADMIN_TOKEN).",
             )
-            .into_response(),
+            .into_response();
+    };
+    let Some((token, scope)) = state.tokens.holder(presented) else {
+        return Refusal::from(Problem::UNAUTHORIZED)
+            .because(
+                "The bearer token is neither the one of admin.token (HOOKLEDGER_ADMIN_TOKEN) nor \
+                 one of admin.tokens.",
+            )
+            .into_response();
+    };
+    let method = request.method().clone();
+    if matches!(method, Method::GET | Method::HEAD) {
+        return next.run(request).await;
     }
+    // As the documentation lists it, without /api/v1: the router has taken that off.
+    let path = request.uri().path().to_owned();
+    if scope == Scope::Read {
+        tracing::warn!(%token, %method, path, "an admin token that may only read was refused");
+        return Refusal::from(Problem::FORBIDDEN).into_response();
+    }
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    tracing::info!(%token, %method, path, status, "an admin request");
+    response
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -81,6 +138,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::secret::Secret;
+    use crate::config::settings::AdminToken;
 
     fn headers(values: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -104,17 +163,46 @@ mod tests {
         }
     }
 
+    fn admin(tokens: &[(&str, Scope, &str)]) -> Admin {
+        let tokens = tokens.iter().map(|(name, scope, text)| AdminToken {
+            place: String::new(),
+            name: (*name).to_owned(),
+            scope: *scope,
+            token: Secret::new(*text),
+        });
+        Admin {
+            listen: ([127, 0, 0, 1], 0).into(),
+            token: Some(Secret::new("correct-horse-battery-staple")),
+            tokens: tokens.collect(),
+        }
+    }
+
     #[test]
-    fn the_token_is_accepted_whole() {
-        let token = AdminToken::new(&Secret::new("correct-horse-battery-staple"));
-        assert!(token.accepts("correct-horse-battery-staple"));
+    fn a_token_is_accepted_whole_and_is_its_holder_s() {
+        let first = ("first", Scope::Read, "staple-correct-horse-battery");
+        let last = ("last", Scope::Full, "battery-staple-correct-horse");
+        let tokens = AdminTokens::new(&admin(&[first, last]));
+        let holder = |text: &str| {
+            let found = tokens.holder(text);
+            found.map(|(name, scope)| (name.to_string(), scope))
+        };
+        for (name, scope, text) in [
+            ("admin", Scope::Full, "correct-horse-battery-staple"),
+            first,
+            last,
+        ] {
+            assert_eq!(holder(text), Some((name.to_owned(), scope)));
+        }
         for wrong in [
             "",
             "correct-horse-battery-stapl",
             "correct-horse-battery-staple2",
         ] {
-            assert!(!token.accepts(wrong), "{wrong}");
+            assert_eq!(holder(wrong), None, "{wrong}");
         }
-        assert_eq!(format!("{token:?}"), "AdminToken");
+        assert_eq!(format!("{tokens:?}"), "AdminTokens(..)");
+        tokens.replace(&admin(&[last]));
+        assert_eq!(holder(first.2), None);
+        assert!(holder(last.2).is_some());
     }
 }

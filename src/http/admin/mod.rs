@@ -3,7 +3,8 @@
 //! Handlers parse, call one use case and render; all answers are JSON, all refusals problem
 //! documents. Every path under `/api/v1` asks for the token first, the unknown ones too, so that
 //! nobody without it learns which exist. GET never changes anything; whatever does is a POST that
-//! carries the token in a header, which no other site's page can make a browser send.
+//! carries the token in a header, which no other site's page can make a browser send, and wants one
+//! of full scope.
 //!
 //! An operation is named by its full name, slashes as they are, or by its ledger id; an action on it
 //! is one more segment behind. A name may itself end in that word, so GET never reads it as an
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 
-pub(super) use auth::AdminToken;
+pub use auth::AdminTokens;
 pub use refusal::Refusal;
 
 use super::error::Problem;

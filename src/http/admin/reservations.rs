@@ -53,7 +53,8 @@ pub(super) async fn reserve(
             "user_metadata.{ID_FIELD} is written by hookledger; leave it out."
         )));
     }
-    let Some(tokens) = &state.path_tokens else {
+    let tokens = state.path_tokens.get();
+    let Some(tokens) = &*tokens else {
         return Err(Refusal::conflict(
             "A reservation's URL is derived from hooks.path_token (HOOK_PATH_TOKEN), which is not set.",
         ));

@@ -89,7 +89,7 @@ labels! {
     EFFECT = "effect": Effects;
     VERDICT = "verdict": Listed(&["accepted", "ignored", "duplicate"]);
     REFUSAL = "reason": Listed(&[
-        "unknown_source", "wrong_token", "missing_proof", "bad_shared_secret",
+        "unknown_source", "wrong_token", "address_not_allowed", "missing_proof", "bad_shared_secret",
         "malformed_signature", "bad_timestamp", "bad_signature", "too_old", "too_early",
         "rotating",
         "bad_token", "unknown_key", "keys_unavailable", "bad_claims", "token_expired",

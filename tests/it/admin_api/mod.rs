@@ -8,6 +8,7 @@ mod health;
 mod listener;
 mod lists;
 mod records;
+mod tokens;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -40,6 +40,40 @@ fn everything_wrong_is_said_at_once() {
 }
 
 #[test]
+fn a_store_without_its_directory_is_told() {
+    let place = Place::new();
+    std::fs::write(place.path().join("file"), "").unwrap();
+    for (path, what) in [
+        (
+            "absent/webhook.db",
+            "lies in a directory that does not exist (absent)",
+        ),
+        (
+            "file/webhook.db",
+            "lies in something that is not a directory (file)",
+        ),
+    ] {
+        let set = format!("store.path={path}");
+        let ran = place.run(&["check", "--set", &set]);
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(&format!("store.path: {what}")),
+            "{}",
+            ran.stderr
+        );
+        let ran = place.run(&["--json", "check", "--set", &set]);
+        assert_eq!(
+            (ran.code, &ran.json()["problems"][0]["key"]),
+            (2, &"store.path".into())
+        );
+    }
+    assert_eq!(
+        place.run(&["check", "--set", "store.path=other.db"]).code,
+        0
+    );
+}
+
+#[test]
 fn a_good_configuration_is_shown_without_its_secrets_and_nothing_is_opened() {
     let mut place = Place::new();
     place.set(ADMIN.0, ADMIN.1);

@@ -1,5 +1,7 @@
 //! Configuration through its public seam: here the layers and what they add up to.
 
+mod addresses;
+mod admin;
 mod problems;
 mod secrets;
 
@@ -142,6 +144,7 @@ fn another(key: &str, default: &toml::Value) -> String {
         ("server.listen", _) => "127.0.0.1:9001".into(),
         ("admin.listen", _) => "127.0.0.1:9002".into(),
         ("server.trusted_proxies", _) => "10.0.0.0/8,::1".into(),
+        (k, _) if k.ends_with(".allow_from") => "198.51.100.0/24".into(),
         ("alerts.to", _) => "notify".into(),
         ("sources.gemini.signing_secrets", _) => SIGNING.into(),
         (k, _) if k.ends_with(".jwks_urls") => "https://keys.example/a, http://[::1]:9/b".into(),

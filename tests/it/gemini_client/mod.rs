@@ -1,5 +1,6 @@
 //! The HTTP client of the Gemini API against a server that misbehaves on purpose.
 
+mod credentials;
 mod downloads;
 
 use std::collections::BTreeMap;

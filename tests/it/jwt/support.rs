@@ -151,6 +151,7 @@ pub(crate) async fn door<R: Receive>(
         jwks_urls: vec![server.url.parse().unwrap()],
         audiences: wanted.audiences,
         issuers: wanted.issuers,
+        allow_from: Vec::new(),
     };
     let tasks = Shutdown::new(Arc::new(SystemClock::new()));
     let keys: Arc<dyn KeySource> =

@@ -1,8 +1,8 @@
 //! Lists that once failed, or that stand for an incident: run every time, whatever chance brings.
 
 use super::Step::{
-    self, ApiDown, CrashIdle, CrashInFetch, CrashInSend, Drain, End, Forget, Pass, Reconcile,
-    Register, Replay, Send, SinkDown, Tell, Work,
+    self, ApiDown, CrashBeforeSend, CrashIdle, CrashInFetch, CrashInSend, Drain, End, Forget, Pass,
+    Reconcile, Register, Replay, Send, SinkDown, Tell, Work,
 };
 use super::run::run;
 
@@ -54,6 +54,7 @@ fn crashes_in_every_phase_of_one_operation() {
         Tell(0, 0),
         CrashInFetch,
         Work,
+        CrashBeforeSend,
         CrashInSend,
         Send,
         CrashIdle,
@@ -93,5 +94,17 @@ fn forgotten_for_good_and_found_again() {
         Drain,
         Forget(0, false),
         End(0, true),
+    ]);
+}
+
+#[test]
+fn forgotten_after_it_settled() {
+    run(&[
+        End(0, false),
+        Tell(0, 0),
+        Work,
+        Forget(0, true),
+        Drain,
+        Send,
     ]);
 }

@@ -1,5 +1,7 @@
 //! The model.
 
+#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::collections::BTreeSet;
 
 use hookledger::domain::event::Verdict;
@@ -26,11 +28,22 @@ pub(crate) enum Step {
     Reconcile,
     CrashIdle,
     CrashInFetch,
+    CrashBeforeSend,
     CrashInSend,
     ApiDown(bool),
     SinkDown(bool),
     /// All faults off but forgetting; a day passes.
     Drain,
+}
+
+impl Step {
+    pub(super) fn is_crash(self) -> bool {
+        use Step::{CrashBeforeSend, CrashIdle, CrashInFetch, CrashInSend};
+        matches!(
+            self,
+            CrashIdle | CrashInFetch | CrashBeforeSend | CrashInSend
+        )
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,6 +53,8 @@ pub(super) struct Job {
     pub(super) forgotten: bool,
     pub(super) registered: bool,
     pub(super) told: BTreeSet<usize>,
+    /// Whether a look could have found its end, at some time.
+    pub(super) could_settle: bool,
     /// What the ledger must say since the last drain.
     pub(super) settled: Option<OperationState>,
 }
@@ -75,6 +90,9 @@ impl Model {
                 }
             }
             _ => {}
+        }
+        for job in &mut self.jobs {
+            job.could_settle |= job.is_known() && job.end.is_some() && !job.forgotten;
         }
     }
 

@@ -33,6 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Reconcile),
         2 => Just(Step::CrashIdle),
         2 => Just(Step::CrashInFetch),
+        1 => Just(Step::CrashBeforeSend),
         2 => Just(Step::CrashInSend),
         1 => any::<bool>().prop_map(Step::ApiDown),
         1 => any::<bool>().prop_map(Step::SinkDown),
@@ -42,7 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[test]
 fn whatever_happens_the_ledger_says_what_the_provider_says() {
-    let cases = std::env::var("MODEL_CASES").map_or(24, |n| n.parse().unwrap());
+    let cases = std::env::var("MODEL_CASES").map_or(16, |n| n.parse().unwrap());
     let config = Config {
         cases,
         failure_persistence: None,

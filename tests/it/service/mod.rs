@@ -2,5 +2,8 @@
 
 mod canary;
 mod door;
+mod faults;
 mod paths;
+mod reload;
+mod rotation;
 mod stop;

@@ -48,6 +48,36 @@ async fn a_disabled_record_alerts_is_enabled_again_and_what_was_lost_settles() {
 }
 
 #[tokio::test]
+async fn a_record_that_is_disabled_again_at_once_is_enabled_ever_more_rarely() {
+    let scene = Scene::new("poll_interval = '1m'", "").await;
+    let id = scene.id.as_str().to_owned();
+    let mut enabled = Vec::new();
+    // Whatever enables it, the provider disables it again before the next look.
+    for minute in 0..100 {
+        let state = WebhookState::DisabledDueToFailedDeliveries;
+        scene.fake.set_webhook_state(&id, state).unwrap();
+        if scene.step().await.reenabled {
+            enabled.push(minute);
+            assert_eq!(scene.fake.webhooks()[0].state, WebhookState::Enabled);
+        }
+        scene.pass(Duration::from_mins(1));
+    }
+    assert_eq!(enabled, [0, 10, 30, 70]);
+    let alerts = scene.world.base.store.open_alerts().await.unwrap();
+    let alert = alerts.iter().find(|a| a.subject == STATE_ALERT).unwrap();
+    let text = "4 time(s) in a row, so it is enabled no sooner than 1h 20m after the last time";
+    assert!(alert.summary.contains(text), "{}", alert.summary);
+    // A person has mended it: it is not held back, and the alert ends.
+    scene
+        .fake
+        .set_webhook_state(&id, WebhookState::Enabled)
+        .unwrap();
+    scene.pass(Duration::from_mins(1));
+    assert_eq!(scene.step().await.found, Some("matching"));
+    assert_eq!(scene.open_alerts().await, [] as [&str; 0]);
+}
+
+#[tokio::test]
 async fn a_gap_is_closed_in_batches_and_again_from_its_beginning_after_a_crash() {
     let mut scene = Scene::new("", "[reconcile]\nbatch_size = 2").await;
     for _ in 0..5 {

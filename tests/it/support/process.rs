@@ -94,9 +94,18 @@ impl Service {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Sends SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let id = i32::try_from(self.id()).unwrap();
         let process = rustix::process::Pid::from_raw(id).unwrap();
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(process, signal).unwrap();
     }
 
     /// Waits for its end, `within` at most.
@@ -111,6 +120,11 @@ impl Service {
         status.unwrap()
     }
 
+    /// Its process id, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -118,6 +132,24 @@ impl Service {
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
+}
+
+/// One command of the program, to its end.
+pub(crate) async fn command(
+    config: &Path,
+    arguments: &[&str],
+    secrets: &[(&str, &str)],
+) -> std::process::Output {
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("--config")
+        .arg(config)
+        .args(arguments)
+        .env_clear()
+        .envs(secrets.iter().copied())
+        .current_dir(config.parent().unwrap())
+        .stdin(Stdio::null());
+    command.output().await.unwrap()
 }
 
 /// A client that waits longer than the service may.

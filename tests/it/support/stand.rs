@@ -48,9 +48,11 @@ pub(crate) struct Stand {
     pub(crate) sink: Sink,
     pub(crate) public: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Where the fake Gemini is.
+    pub(crate) base: String,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
-    service: Option<Service>,
+    pub(crate) service: Option<Service>,
     clock: SystemClock,
 }
 
@@ -91,6 +93,7 @@ impl Stand {
             sink,
             public,
             admin,
+            base,
             http: process::client(),
             dir,
             service: None,
@@ -118,6 +121,11 @@ impl Stand {
     pub(crate) fn spawn(&self, log: &str) -> Service {
         let at = |name: &str| self.dir.path().join(name);
         Service::spawn(&at("config.toml"), &at(log), &SECRETS)
+    }
+
+    /// Runs one command of the program on the same configuration, to its end.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> std::process::Output {
+        process::command(&self.dir.path().join("config.toml"), arguments, &SECRETS).await
     }
 
     /// Starts the program on a disk that takes no more than `kib` in one file.

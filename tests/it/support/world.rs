@@ -126,6 +126,9 @@ pub(crate) struct Recorder {
     sent: Mutex<Vec<Message>>,
     answers: Mutex<VecDeque<Delivery>>,
     down: AtomicBool,
+    /// Before a message arrives.
+    pub(crate) held_before: Held,
+    /// After it arrived, before it is answered.
     pub(crate) held: Held,
 }
 
@@ -151,6 +154,7 @@ impl Effect for Recorder {
             let why = "down".to_owned();
             return Delivery::Retry { after: None, why };
         }
+        self.held_before.pass().await;
         self.sent.lock().unwrap().push(message.clone());
         self.held.pass().await;
         self.answers
