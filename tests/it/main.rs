@@ -6,6 +6,7 @@ mod admin_api;
 mod adversity;
 mod cli;
 mod config;
+mod corpus;
 mod crash;
 mod demo;
 mod effects;
