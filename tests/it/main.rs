@@ -24,6 +24,7 @@ mod jwt;
 mod ledger;
 mod metrics;
 mod model;
+mod payloads;
 mod service;
 mod simulator_api;
 mod simulator_faults;
