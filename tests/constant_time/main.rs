@@ -115,7 +115,7 @@ fn source(variant: usize) {
     let source = if variant == 0 { "gemini" } else { "nobody" };
     let headers = HeaderMap::new();
     let mut compare = || {
-        let admitted = verifier.admit(black_box(source), black_box(&presented), &headers);
+        let admitted = verifier.admit(black_box(source), black_box(&presented), None, &headers);
         admitted.is_ok()
     };
     measured(&mut compare, false);
@@ -171,7 +171,7 @@ fn verify(signature: &str, expected: bool) {
     let body = Bytes::from_static(BODY);
     let mut compare = || {
         let admitted = verifier
-            .admit("gemini", TOKEN, black_box(&headers))
+            .admit("gemini", TOKEN, None, black_box(&headers))
             .unwrap();
         let verified = admitted.verify(body.clone(), NOW);
         verified.now_or_never().unwrap().is_ok()

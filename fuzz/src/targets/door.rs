@@ -56,7 +56,7 @@ pub(super) fn verify(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<Verified, Reject> {
-    let admitted = verifier.admit("gemini", PATH_TOKEN, headers)?;
+    let admitted = verifier.admit("gemini", PATH_TOKEN, None, headers)?;
     let now = Timestamp::from_millis(NOW * 1000);
     admitted
         .verify(Bytes::copy_from_slice(body), now)
