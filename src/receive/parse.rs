@@ -58,8 +58,10 @@ pub fn read(body: &[u8], webhook_id: Option<&str>) -> EventFacts {
         .or_else(|| event_id(&json).map(|id| format!("ev:{id}")))
         .or_else(|| {
             let said = state.or(event_type).unwrap_or("");
+            // A state as long as a body is no state; without a key the delivery is new.
             operation
                 .as_ref()
+                .filter(|_| said.len() <= MAX_TYPE)
                 .map(|o| format!("syn:{}:{said}", o.raw()))
         });
     let ignored_because = match (&operation, raw) {
@@ -253,6 +255,15 @@ mod tests {
         assert_eq!(key(plain, None).as_deref(), Some("syn:b1:batch.failed"));
         assert_eq!(key(r#"{"type":"ping"}"#, None), None);
         assert_eq!(key("not json", Some("m2")).as_deref(), Some("id:m2"));
+    }
+
+    #[test]
+    fn no_dedupe_key_is_as_long_as_a_body() {
+        for (state, has_key) in [(MAX_TYPE, true), (MAX_TYPE + 1, false), (200_000, false)] {
+            let state = "x".repeat(state);
+            let body = format!(r#"{{"name":"batches/a","state":"{state}"}}"#);
+            assert_eq!(read(body.as_bytes(), None).dedupe_key.is_some(), has_key);
+        }
     }
 
     #[test]

@@ -15,13 +15,13 @@ use super::http_support::settings;
 
 const DONE: &[u8] = br#"{"type":"batch.succeeded","data":{"id":"batches/b1"}}"#;
 
-struct Stored {
-    place: Place<receive::Receiver>,
+pub(crate) struct Stored {
+    pub(crate) place: Place<receive::Receiver>,
     group: Shutdown,
     _directory: tempfile::TempDir,
 }
 
-async fn stored() -> Stored {
+pub(crate) async fn stored() -> Stored {
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::starting_at(NOW));
     let ids = Arc::new(RandomIds::seeded(1));

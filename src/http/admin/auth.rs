@@ -54,6 +54,11 @@ impl AdminTokens {
         self.0.set(known(admin));
     }
 
+    /// Whether `presented` is one of them.
+    pub fn accepts(&self, presented: &str) -> bool {
+        self.holder(presented).is_some()
+    }
+
     fn is_empty(&self) -> bool {
         self.0.get().is_empty()
     }

@@ -59,10 +59,10 @@ impl RsaKey {
 }
 
 /// The usable keys of a set, by name.
-pub(super) type Keys = BTreeMap<String, RsaKey>;
+pub type Keys = BTreeMap<String, RsaKey>;
 
 /// Reads a set. `None` when it is not one or has no usable key.
-pub(super) fn read(body: &[u8]) -> Option<Keys> {
+pub fn read(body: &[u8]) -> Option<Keys> {
     #[derive(Deserialize)]
     struct Set {
         keys: Vec<Value>,

@@ -15,7 +15,7 @@ pub mod http;
 use async_trait::async_trait;
 use url::Url;
 
-pub use document::RsaKey;
+pub use document::{Keys, RsaKey, read as read_key_set};
 
 /// Longest kid looked up, bytes. It is a map key and nothing else.
 pub const MAX_KID_BYTES: usize = 128;
