@@ -44,8 +44,11 @@ async fn loops_die(tier: Tier) -> Verdict {
                 .bearer_auth(crate::support::stand::ADMIN_TOKEN);
             let health: Value = answer.send().await.ok()?.json().await.ok()?;
             let restarts = |name: &str| {
-                let all = health["loops"].as_array()?;
-                all.iter().find(|l| l["name"] == name)?["restarts"].as_u64()
+                let all = health.get("loops")?.as_array()?;
+                all.iter()
+                    .find(|l| l.get("name").is_some_and(|n| n == name))?
+                    .get("restarts")?
+                    .as_u64()
             };
             LOOPS
                 .iter()
