@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 
 use self::reload::{Secrets, kept_secrets, verifier};
 pub use self::signals::Asked;
 use self::signals::Hangup;
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::failpoint::failpoint;
 use crate::base::ids::{Ids, RandomIds};
 use crate::base::shutdown::{Heartbeat, Shutdown};
 use crate::base::swap::Swap;
@@ -41,6 +41,7 @@ use crate::http::admin::admin_router;
 use crate::http::health::{Health, Watched, public_health_router};
 use crate::http::hooks::{self, Door};
 use crate::http::layers::{self, Common};
+use crate::http::listeners::{Inherited, Listeners};
 use crate::http::peers::Peers;
 use crate::http::serve::{self, ServeSettings};
 use crate::http::state::AdminState;
@@ -108,11 +109,23 @@ struct Parts {
 }
 
 impl App {
-    /// Starts everything. When this returns, deliveries are accepted.
+    /// Starts everything, listening on sockets of its own. When this returns, deliveries are accepted.
+    ///
+    /// # Errors
+    /// As [`App::start_on`].
+    pub async fn start(settings: &Settings, metrics: Metrics) -> anyhow::Result<Self> {
+        Self::start_on(Inherited::default(), settings, metrics).await
+    }
+
+    /// Starts everything, listening on what was handed down where something was.
     ///
     /// # Errors
     /// The store cannot be opened safely, an address cannot be bound, an effect cannot work.
-    pub async fn start(settings: &Settings, metrics: Metrics) -> anyhow::Result<Self> {
+    pub async fn start_on(
+        inherited: Inherited,
+        settings: &Settings,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids: Arc<dyn Ids> = Arc::new(RandomIds::from_system());
         let groups = Groups::new(&clock);
@@ -132,8 +145,7 @@ impl App {
         let parts = Parts::build(settings, &store, &clock, &ids, kept.clone())?;
         parts.take_over().await?;
         describe(settings);
-        let public = bind(settings.server.listen, "server.listen").await?;
-        let admin = bind(settings.admin.listen, "admin.listen").await?;
+        let Listeners { public, admin } = Listeners::open(settings, inherited).await?;
         let addresses = (public.local_addr()?, admin.local_addr()?);
         parts.start_loops(&groups.work);
         let health = watch(settings, &store, &clock, &groups, &parts.worker);
@@ -156,7 +168,8 @@ impl App {
             health,
             metrics,
         )
-        .with_subscription(subscription.clone());
+        .with_subscription(subscription.clone())
+        .with_upkeep(parts.upkeep);
         let door_secrets = (verifier, keys, kept);
         let app = Self {
             public: addresses.0,
@@ -207,8 +220,11 @@ impl App {
         } = self;
         // The workers get most of the time: they may be waiting for somebody else's server.
         let clean = groups.work.drain(patience.mul_f64(0.7)).await;
+        failpoint!("fp-s1");
         let clean = groups.doors.drain(patience.mul_f64(0.2)).await && clean;
+        failpoint!("fp-s1");
         let clean = groups.commits.drain(patience.mul_f64(0.1)).await && clean;
+        failpoint!("fp-s1");
         store.close().await;
         let clean = groups.store.drain(Duration::from_secs(5)).await && clean;
         tracing::info!(clean, "hookledger has stopped");
@@ -301,14 +317,6 @@ fn start<T, F>(
     });
 }
 
-async fn bind(address: SocketAddr, key: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let taken = error.kind() == std::io::ErrorKind::AddrInUse;
-        let ask = if taken { "; is the port taken?" } else { "" };
-        anyhow::Error::new(error).context(format!("cannot listen on {address} ({key}){ask}"))
-    })
-}
-
 fn watch(
     settings: &Settings,
     store: &Store,
@@ -365,12 +373,13 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let metrics = Metrics::install().context("a metrics recorder is installed already")?;
     let mut asked = Asked::listen()?;
+    let inherited = Inherited::take()?;
     let mut hangup = Hangup::listen()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "hookledger starts");
     // Dropped half-way, a start leaves what a crash would: nothing was accepted yet.
     let app = tokio::select! {
         biased;
-        app = App::start(&loaded.settings, metrics) => app?,
+        app = App::start_on(inherited, &loaded.settings, metrics) => app?,
         signal = asked.next() => {
             tracing::info!(signal, "stopping before it had started");
             return Ok(());

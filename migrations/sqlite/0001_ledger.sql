@@ -20,9 +20,11 @@ CREATE TABLE captured_events (
     replay_of      TEXT,
     user_metadata  TEXT,
     headers        TEXT    NOT NULL,
-    body           BLOB    NOT NULL
+    body           BLOB    NOT NULL,
+    emptied_at_ms  INTEGER
 ) STRICT;
 CREATE INDEX captured_events_age ON captured_events (received_at_ms);
+CREATE INDEX captured_events_bodies ON captured_events (received_at_ms) WHERE emptied_at_ms IS NULL;
 CREATE INDEX captured_events_operation ON captured_events (segment, id) WHERE segment IS NOT NULL;
 
 CREATE TABLE processed_events (
@@ -95,6 +97,8 @@ CREATE TABLE operations (
                            CHECK (told IN ('undecided', 'webhook', 'rescued', 'late', 'no_event')),
     decide_at_ms       INTEGER,
     effects_expected   INTEGER,
+    -- An ending that the next look finds gets no effects: it may have had them (import, restore).
+    effects_withheld   INTEGER NOT NULL DEFAULT 0 CHECK (effects_withheld IN (0, 1)),
     user_metadata      TEXT,
     summary            TEXT,
     body_hash          TEXT,

@@ -16,7 +16,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::args::{End, PageArgs, Which};
+use super::args::{End, Import, PageArgs, Which};
 use super::client::{Client, Found};
 use super::failure::Failure;
 use super::file::File;
@@ -199,6 +199,46 @@ impl Access {
                 list(service, "/api/v1/effects", state, page).await
             }
             Via::File(file) => file.effects(state, page).await,
+        }
+    }
+
+    /// Takes names from the provider's list over.
+    pub(super) async fn import(
+        &self,
+        names: Vec<OperationName>,
+        args: &Import,
+    ) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => {
+                let mut body = json!({
+                    "names": names,
+                    "run_effects": args.run_effects,
+                    "dry_run": args.dry_run,
+                });
+                add(
+                    &mut body,
+                    "job_kind",
+                    args.job_kind.as_ref().map(|k| json!(k)),
+                );
+                service.post("/api/v1/import", &body).await
+            }
+            Via::File(file) => file.import(names, args).await,
+        }
+    }
+
+    /// What pruning would remove.
+    pub(super) async fn over(&self) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => service.get("/api/v1/prune", &[]).await,
+            Via::File(file) => file.over().await,
+        }
+    }
+
+    /// Removes some of what is over; the answer says whether there is more.
+    pub(super) async fn prune(&self) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => service.post("/api/v1/prune", &json!({})).await,
+            Via::File(file) => file.prune().await,
         }
     }
 

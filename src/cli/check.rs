@@ -15,13 +15,19 @@ use crate::config::{Loaded, Problem, Problems};
 use crate::verify::{KeySource, NoKeys, Verifier};
 
 pub(super) fn run(global: &Global, output: &Output) -> Result<(), Failure> {
-    match load::for_serve(global)? {
-        Ok(loaded) => match unusable(&loaded) {
-            None => good(&loaded, output),
-            Some(problems) => bad(problems, output),
-        },
+    match usable(global)? {
+        Ok(loaded) => good(&loaded, output),
         Err(problems) => bad(problems, output),
     }
+}
+
+/// The configuration that `serve` would start with, or all that keeps it from starting.
+pub(super) fn usable(global: &Global) -> Result<Result<Loaded, Problems>, Failure> {
+    let loaded = load::for_serve(global)?;
+    Ok(loaded.and_then(|loaded| match unusable(&loaded) {
+        None => Ok(loaded),
+        Some(problems) => Err(problems),
+    }))
 }
 
 /// What only shows when the parts are built.

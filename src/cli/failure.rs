@@ -84,6 +84,7 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Missing { .. }
+            | OpenError::NoBackup { .. }
             | OpenError::NoDirectory { .. }
             | OpenError::NetworkFileSystem { .. } => Self::Usage(error.to_string()),
             _ => Self::Failed(error.to_string()),

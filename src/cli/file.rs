@@ -5,6 +5,8 @@
 //! worked off when the service starts. Neither makes a file: a ledger no service will read is worse
 //! than a refusal.
 
+mod keep;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::args::{End, PageArgs, Which};
+use super::backup::with_backup;
 use super::failure::Failure;
 use super::output;
 use crate::base::clock::{Clock, SystemClock};
@@ -25,15 +28,11 @@ use crate::domain::ledger::{CapturedEvent, Operation};
 use crate::domain::operation::{JobKind, OperationName, OperationRef, OperationState};
 use crate::domain::work::WorkState;
 use crate::effects::plan::Undecided;
-use crate::gemini::client::HttpGemini;
-use crate::gemini::webhooks::WebhookApi;
-use crate::receive::Receiver;
-use crate::reconcile::rotation::{Rotation, RotationError};
-use crate::reconcile::wanted::Wanted;
+use crate::receive::{Receiver, Replayed};
 use crate::store::{
     Binding, EffectRetry, EventFilter, OpenError, OpenOptions, Page, Reader, Registered, Store,
 };
-use crate::verify::{PathTokens, SecretFile, SecretSet};
+use crate::verify::PathTokens;
 use crate::work::{Policy, Registrar};
 
 /// The metadata field that names a reservation, for providers that hand metadata back.
@@ -109,7 +108,7 @@ impl File {
 
     fn explain(&self, error: OpenError) -> Failure {
         let OpenError::InUse { path } = &error else {
-            return error.into();
+            return with_backup(error, &self.settings);
         };
         let admin = self.settings.admin.listen;
         let why = if self.refused {
@@ -269,8 +268,16 @@ impl File {
 
     pub(super) async fn replay(&self, id: Uuid) -> Result<Value, Failure> {
         self.write(|w| async move {
-            let received = w.receiver.replay(id).await?.ok_or_else(unknown_event)?;
-            Ok(json!({"event_id": received.event_id, "status": received.verdict}))
+            match w.receiver.replay(id).await? {
+                Replayed::Received(received) => {
+                    Ok(json!({"event_id": received.event_id, "status": received.verdict}))
+                }
+                Replayed::Emptied => Err(Failure::conflict(
+                    "the event's body was removed (store.body_retention); `operations retry` asks \
+                     the API about its operation",
+                )),
+                Replayed::Unknown => Err(unknown_event()),
+            }
         })
         .await
     }
@@ -295,42 +302,6 @@ impl File {
     pub(super) async fn retry_queue(&self, only: Option<i64>) -> Result<Value, Failure> {
         self.write(|w| async move { Ok(json!({"retried": w.store.retry_dead(only).await?})) })
             .await
-    }
-
-    pub(super) async fn rotate(&self) -> Result<Value, Failure> {
-        let settings = &self.settings;
-        let Some(path) = settings.subscription.secrets_file.clone() else {
-            return Err(Failure::usage(
-                "there is nowhere to keep the secret; set subscription.secrets_file",
-            ));
-        };
-        let wanted = Wanted::new(settings).ok_or_else(|| {
-            Failure::usage("where deliveries go is not configured; set server.public_url")
-        })?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let api = HttpGemini::new(&settings.gemini, Arc::clone(&clock))
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        let api: Arc<dyn WebhookApi> = Arc::new(api);
-        // Under the store's lock: no service that would not know the new secret runs meanwhile.
-        self.write(|_| async move {
-            let found = wanted.find(&*api).await;
-            let found = found.map_err(|fault| Failure::failed(fault.to_string()))?;
-            let webhook = found.ok_or_else(|| {
-                Failure::not_found("the provider has no webhook that is the configured one")
-            })?;
-            let shown = path.display().to_string();
-            let rotation = Rotation::new(SecretFile::new(path), SecretSet::default(), api, clock);
-            match rotation.begin(&webhook.id).await {
-                Ok(()) => Ok(json!({
-                    "webhook_id": webhook.id.as_str(),
-                    "stage": "proving",
-                    "secret_stored_in": shown,
-                })),
-                Err(error @ RotationError::Open) => Err(Failure::conflict(error.to_string())),
-                Err(error) => Err(Failure::failed(error.to_string())),
-            }
-        })
-        .await
     }
 
     pub(super) async fn effects(

@@ -14,19 +14,24 @@
 mod access;
 mod alerts;
 mod args;
+mod backup;
 mod check;
 mod client;
 mod curl;
 mod demo;
+mod doctor;
 mod effects;
 mod events;
 mod failure;
 mod file;
 mod health;
+mod import;
 mod load;
 mod operations;
 mod output;
+mod prune;
 mod queue;
+mod restore;
 mod secret;
 mod serve;
 mod simulate;
@@ -86,6 +91,7 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Simulate(args) => simulate::run(&global, args, output).await,
         Command::Demo(args) => demo::run(global.verbose, args, output).await,
         Command::Check => check::run(&global, output),
+        Command::Doctor => doctor::run(&global, output).await,
         Command::Health(args) => health::run(&global, &args, output).await,
         Command::Secret(args) => secret::run(&args, output),
         Command::Operations(args) => operations::run(&open(&global).await?, args, output).await,
@@ -93,6 +99,13 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
         Command::Alerts(args) => alerts::run(&open(&global).await?, &args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
+        Command::Prune(args) => prune::run(&open(&global).await?, &args, output).await,
+        Command::Backup(args) => {
+            backup::run(&load::for_client(&global)?.settings, &args, output).await
+        }
+        Command::Restore(args) => {
+            restore::run(&load::for_client(&global)?.settings, &args, output).await
+        }
         Command::Webhooks(args) => {
             webhooks::run(load::for_client(&global)?.settings, args, output).await
         }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::access::Access;
 use super::args::{Nested, Operations, Which};
 use super::failure::Failure;
+use super::import;
 use super::output::{Column, Output, cell, fields};
 use crate::domain::operation::{JobKind, OperationName};
 
@@ -20,7 +21,7 @@ const COLUMNS: [Column; 7] = [
     ("EFFECTS DONE", "side_effect_done"),
     ("SUBMITTED", "submitted_at"),
 ];
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "id",
     "name",
     "kind",
@@ -38,6 +39,7 @@ const FIELDS: [&str; 20] = [
     "deadline_at",
     "not_found_since",
     "effects_expected",
+    "effects_withheld",
     "side_effect_done",
     "user_metadata",
     "summary",
@@ -85,6 +87,7 @@ pub(super) async fn run(
             let reserved = access.reserve(job_kind, metadata).await?;
             output.answer(&reserved, |_| reservation(&reserved))
         }
+        Operations::Import(args) => import::run(access, &args, output).await,
         Operations::List { state, page } => {
             let found = access.operations(state, &page).await?;
             output.list(&found, "operations", &COLUMNS)

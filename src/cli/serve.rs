@@ -1,6 +1,7 @@
 //! `serve`: the service, until SIGTERM or SIGINT. SIGHUP has it read its secrets again.
 
 use super::args::Global;
+use super::backup::with_backup;
 use super::failure::Failure;
 use super::load;
 use crate::app;
@@ -18,8 +19,9 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
         Ok(loaded)
     };
     app::serve(&loaded, again).await.map_err(|error| {
-        error
-            .downcast::<OpenError>()
-            .map_or_else(|error| Failure::failed(format!("{error:#}")), Failure::from)
+        error.downcast::<OpenError>().map_or_else(
+            |error| Failure::failed(format!("{error:#}")),
+            |error| with_backup(error, &loaded.settings),
+        )
     })
 }

@@ -221,6 +221,10 @@ pub struct Store {
     pub min_free_disk: u64,
     /// `event_retention`: how long captured deliveries are kept
     pub event_retention: Duration,
+    /// `body_retention`: how long their bodies and headers are kept
+    pub body_retention: Duration,
+    /// `backup_directory`: where dated backups go when no other place is named
+    pub backup_directory: Option<PathBuf>,
 }
 
 /// `[gemini]`

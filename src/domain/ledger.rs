@@ -105,6 +105,9 @@ pub struct Operation {
     pub body_hash: Option<String>,
     /// Effects planned for it; `None` before settlement.
     pub effects_expected: Option<u32>,
+    /// Its effects are not planned, because it may have had them: it was imported or restored, and
+    /// its ending was found by the first look. A person may ask for them.
+    pub effects_withheld: bool,
     /// Settled, and each of its effects is done.
     pub side_effect_done: bool,
 }
@@ -301,6 +304,8 @@ pub struct EventRecord {
     pub duplicates: u64,
     /// Bytes of its body.
     pub body_bytes: u64,
+    /// When its body and headers were removed, long after it came.
+    pub emptied_at: Option<Timestamp>,
 }
 
 /// A captured delivery, whole.

@@ -264,7 +264,7 @@ impl HttpGemini {
     }
 
     /// One API call: its body on 200-299, else the fault that the answer stands for.
-    async fn call(&self, path: &str) -> Result<Bytes, Fault> {
+    pub(super) async fn call(&self, path: &str) -> Result<Bytes, Fault> {
         let url = self.base.join(path)?;
         let (headers, total) = (Self::uncached(), Some(self.timeout));
         let answer = self.send(Method::GET, url, headers, None, total).await?;

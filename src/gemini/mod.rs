@@ -8,6 +8,7 @@ pub mod client;
 mod download;
 pub mod error;
 pub mod limit;
+pub mod list;
 pub mod text;
 pub mod webhooks;
 pub mod wire;

@@ -129,10 +129,11 @@ impl Door {
         check_declared(headers, self.max_body)?;
         let permit = self.permits.take().ok_or(Refused::Busy)?;
         let body = read_capped(headers, body, self.max_body, self.body_timeout).await?;
+        failpoint!("fp-in1");
         let whole = self.clock.monotonic();
         let delivery = admitted.verify(body, self.clock.now()).await?;
         let answer = self.commit(delivery, permit).await;
-        failpoint!("in3");
+        failpoint!("fp-in3");
         metrics::received_in(self.clock.monotonic().saturating_sub(whole));
         answer
     }

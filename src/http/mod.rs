@@ -13,6 +13,7 @@ pub mod health;
 pub mod hooks;
 pub mod layers;
 pub mod limits;
+pub mod listeners;
 pub mod metrics;
 pub mod peers;
 mod permits;

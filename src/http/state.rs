@@ -11,6 +11,7 @@ use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::receive::Receiver;
 use crate::reconcile::subscription::Subscription;
+use crate::reconcile::upkeep::Upkeep;
 use crate::store::Store;
 use crate::telemetry::metrics::Metrics;
 use crate::verify::PathTokens;
@@ -29,6 +30,7 @@ pub struct AdminState {
     pub(super) public_url: Option<Url>,
     pub(super) body_timeout: Duration,
     pub(super) subscription: Option<Arc<Subscription>>,
+    pub(super) upkeep: Option<Arc<Upkeep>>,
 }
 
 impl AdminState {
@@ -52,6 +54,7 @@ impl AdminState {
             public_url: settings.server.public_url.clone(),
             body_timeout: settings.server.body_timeout,
             subscription: None,
+            upkeep: None,
         }
     }
 
@@ -64,6 +67,13 @@ impl AdminState {
     #[must_use]
     pub fn with_subscription(mut self, subscription: Option<Arc<Subscription>>) -> Self {
         self.subscription = subscription;
+        self
+    }
+
+    /// With the loop that prunes, so that it can be asked to.
+    #[must_use]
+    pub fn with_upkeep(mut self, upkeep: Arc<Upkeep>) -> Self {
+        self.upkeep = Some(upkeep);
         self
     }
 }

@@ -13,6 +13,8 @@ use hyper::rt::{Sleep, Timer};
 use hyper_util::rt::TokioTimer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::base::failpoint::failpoint;
+
 pub(super) struct WriteDeadline<S> {
     inner: S,
     limit: Duration,
@@ -66,6 +68,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         buf: &[u8],
     ) -> Poll<Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write(cx, buf);
+        // The answer is with the operating system.
+        failpoint!("fp-in4", if outcome.is_ready());
         self.judge(cx, outcome)
     }
 
@@ -75,6 +79,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        failpoint!("fp-in4", if outcome.is_ready());
         self.judge(cx, outcome)
     }
 

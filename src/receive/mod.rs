@@ -32,6 +32,17 @@ pub struct Receiver {
     dedupe_ttl: Duration,
 }
 
+/// What became of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// It went through.
+    Received(Received),
+    /// Its body was removed, long after it came.
+    Emptied,
+    /// There is no such event.
+    Unknown,
+}
+
 impl Receiver {
     /// A receiver whose dedupe rows live for `dedupe_ttl`.
     pub fn new(
@@ -88,11 +99,14 @@ impl Receiver {
         Ok(received)
     }
 
-    /// Puts a captured delivery through the queue once more. `None` when there is no such event.
-    pub async fn replay(&self, event: Uuid) -> Result<Option<Received>, StoreError> {
+    /// Puts a captured delivery through the queue once more.
+    pub async fn replay(&self, event: Uuid) -> Result<Replayed, StoreError> {
         let Some(captured) = self.store.event(event).await? else {
-            return Ok(None);
+            return Ok(Replayed::Unknown);
         };
+        if captured.record.emptied_at.is_some() {
+            return Ok(Replayed::Emptied);
+        }
         let now = self.clock.now();
         let facts = parse::read(&captured.body, None);
         let delivery = NewDelivery {
@@ -116,7 +130,7 @@ impl Receiver {
                 .collect(),
             body: captured.body.into(),
         };
-        self.store.deliver(delivery).await.map(Some)
+        self.store.deliver(delivery).await.map(Replayed::Received)
     }
 }
 

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::base::clock::{Clock, Timestamp};
+use crate::base::failpoint::failpoint;
 use crate::base::shutdown::{Heartbeat, Shutdown};
 use crate::config::Settings;
 use crate::domain::effect::AmbiguousPolicy;
@@ -51,6 +52,14 @@ pub struct Turn {
     pub repaired: u64,
 }
 
+/// Longest pause before a look at a pending operation. A look that is put off for much longer was
+/// planned by a clock that has been set back since.
+pub fn longest_pause(settings: &Settings) -> Duration {
+    let reconcile = &settings.reconcile;
+    let after_an_event = Duration::from_mins(1);
+    reconcile.check_max.max(reconcile.grace).max(after_an_event)
+}
+
 /// Where the audit of the outbox goes on.
 type AuditCursor = Option<(Timestamp, String)>;
 
@@ -64,6 +73,7 @@ pub struct Reconciler {
     interval: Duration,
     check_min: Duration,
     check_max: Duration,
+    longest_pause: Duration,
     batch_size: u32,
     give_up_after: Duration,
     max_attempts: u32,
@@ -87,6 +97,7 @@ impl Reconciler {
             interval: settings.reconcile.interval,
             check_min: settings.reconcile.check_min,
             check_max: settings.reconcile.check_max,
+            longest_pause: longest_pause(settings),
             batch_size: settings.reconcile.batch_size,
             give_up_after: settings.delivery.give_up_after,
             max_attempts: settings.worker.max_attempts,
@@ -103,9 +114,10 @@ impl Reconciler {
     pub async fn step(&self) -> Result<Turn, StoreError> {
         let planner = || Arc::clone(&self.planner);
         let mut turn = self.free(false).await?;
+        failpoint!("fp-r2");
         turn.looks_queued = self
             .store
-            .queue_due_looks(self.batch_size, self.check_max)
+            .queue_due_looks(self.batch_size, self.check_max, self.longest_pause)
             .await?;
         turn.overdue = self
             .store

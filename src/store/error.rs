@@ -133,6 +133,18 @@ pub enum OpenError {
         /// Ours.
         known: i64,
     },
+    /// There is no such backup.
+    #[error("{path} does not exist")]
+    NoBackup {
+        /// The backup.
+        path: String,
+    },
+    /// No hookledger wrote it.
+    #[error("{path} is no ledger: no hookledger wrote it")]
+    Foreign {
+        /// The file.
+        path: String,
+    },
     /// `quick_check` found damage.
     #[error("{path} is damaged ({what}); restore it from a backup")]
     Damaged {

@@ -14,6 +14,7 @@
 //! Everything engine-specific is under `sqlite/`; another engine would stand beside it and pass the
 //! same tests.
 
+mod audit;
 mod error;
 mod look;
 mod registration;
@@ -26,11 +27,16 @@ use bytes::Bytes;
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use audit::{Bounds, Violation};
 pub use error::{OpenError, StoreError};
 pub use look::{Applied, Change, Close, Look, Settlement, Subject, WorkFailure};
 pub use registration::{Binding, NewRegistration, Registered, Reservation, Terms};
+pub use sqlite::backup::{BackupError, back_up, clear_remains};
+pub use sqlite::import::{Import, Imported};
 pub use sqlite::outbox::EffectRetry;
+pub use sqlite::over::Over;
 pub use sqlite::reports::{EventFilter, Gauges, Page};
+pub use sqlite::restore::{Restored, restore};
 pub use sqlite::sweep::{Rescued, Told};
 pub use sqlite::upkeep::{Pruned, Retention};
 
@@ -40,6 +46,20 @@ use crate::base::shutdown::Shutdown;
 use crate::domain::event::Verdict;
 use crate::domain::operation::OperationRef;
 use crate::domain::work::Reason;
+
+/// Refuses a file system on which SQLite is known to lose data.
+///
+/// # Errors
+/// [`OpenError::NetworkFileSystem`].
+pub fn check_file_system(path: &Path) -> Result<(), OpenError> {
+    sqlite::pool::refuse_network(sqlite::pool::directory_of(path), path)
+}
+
+/// What an unprivileged process may still write beside the file, bytes, when the system tells.
+pub fn disk_free(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(sqlite::pool::directory_of(path)).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
 
 /// A verified delivery on its way to disk.
 #[derive(Debug, Clone)]

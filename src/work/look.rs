@@ -8,6 +8,7 @@
 //! newer one has made superfluous; a settled record is never changed by it.
 
 use crate::base::clock::{Clock, Timestamp};
+use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::domain::fault::Fault;
 use crate::domain::ledger::{Lease, Operation};
@@ -167,6 +168,7 @@ impl Looker<'_> {
 
     async fn fetch(&self, name: &OperationName) -> Result<Observation, Fault> {
         let began = self.clock.monotonic();
+        failpoint!("fp-w2");
         let answer = self.api.operation(name).await;
         let outcome = match &answer {
             Ok(fetched) => match fetched.observation.observed {

@@ -13,7 +13,8 @@ use crate::base::ids::Ids;
 use crate::domain::ledger::PlanEffects;
 use crate::domain::operation::{JobKind, OperationName};
 use crate::store::{
-    Binding, EffectRetry, NewRegistration, Registered, Reservation, Store, StoreError,
+    Binding, EffectRetry, Import, Imported, NewRegistration, Registered, Reservation, Store,
+    StoreError, Terms,
 };
 
 /// Registers, reserves, binds and retries.
@@ -59,6 +60,30 @@ impl Registrar {
             terms,
         };
         self.store.register(new, Arc::clone(&self.planner)).await
+    }
+
+    /// Takes names of the provider's list over; they are looked at at once. Unless `run_effects`,
+    /// the effects of what has ended already are withheld.
+    pub async fn import(
+        &self,
+        names: Vec<OperationName>,
+        job_kind: Option<JobKind>,
+        run_effects: bool,
+    ) -> Result<Vec<(OperationName, Imported)>, StoreError> {
+        let now = self.clock.now();
+        let with_terms = |name: OperationName| {
+            let terms = Terms {
+                first_look_at: now,
+                ..self.policy.terms(name.kind(), now)
+            };
+            (name, terms)
+        };
+        let import = Import {
+            names: names.into_iter().map(with_terms).collect(),
+            job_kind,
+            run_effects,
+        };
+        self.store.import(import).await
     }
 
     /// Makes a record for a job that is about to be submitted, and gives its ledger id.

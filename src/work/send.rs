@@ -22,6 +22,7 @@ use super::turns::{TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::backoff::Backoff;
 use crate::base::clock::Clock;
+use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::config::settings;
@@ -153,11 +154,13 @@ impl Sender {
                 why: format!("no effect named {} is configured any more", record.effect),
             },
         };
+        failpoint!("fp-w6");
         metrics::effect_attempt(&record.effect, outcome_of(&delivery), self.since(began));
         let why = why_of(&delivery).map(ToOwned::to_owned);
         let end = self.end_of(delivery, record.attempts, &record.effect);
         match self.receipt(&effect, end).await {
             Ok(state) => {
+                failpoint!("fp-w7");
                 metrics::effect_ended(&record.effect, state.as_str());
                 tell(record, state, why.as_deref());
                 Some(state)

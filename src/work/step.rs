@@ -28,6 +28,7 @@ use super::slots::{Slot, Slots, count};
 use super::turns::{TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::clock::{Clock, Timestamp};
+use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::domain::fault::Fault;
@@ -177,9 +178,12 @@ impl Worker {
         if !claimable {
             return Ok(Vec::new());
         }
-        self.store
+        let leases = self
+            .store
             .claim(count(free), count(fresh), count(old), self.lease)
-            .await
+            .await?;
+        failpoint!("fp-w1", if !leases.is_empty());
+        Ok(leases)
     }
 
     /// Carries one item to its end.
@@ -231,6 +235,7 @@ impl Worker {
             plan = looker.look(lease) => plan?,
             lost = self.keep(lease) => return Err(lost),
         };
+        failpoint!("fp-w3");
         self.write_down(lease, plan).await
     }
 
@@ -259,6 +264,7 @@ impl Worker {
             .iter()
             .any(|l| matches!(l.subject, Subject::Found { .. }));
         let applied = self.finish(lease, plan.looks, plan.close).await?;
+        failpoint!("fp-w5", if applied.iter().any(|one| matches!(one, Applied::Settled(_))));
         for one in &applied {
             tell(lease.reason, one);
         }

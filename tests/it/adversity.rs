@@ -283,7 +283,7 @@ async fn a_replay_keeps_the_reservation_that_its_delivery_came_by() {
     w.advance(61 * MINUTE);
     assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Unresolved)]);
     w.api.says(A, succeeded(A));
-    w.receiver.replay(event).await.unwrap().unwrap();
+    w.replay(event).await;
     w.work().await;
     let bound = w.operation(A).await.unwrap();
     assert_eq!((bound.id, bound.settled_by), (id, Some(Reason::Replay)));
@@ -358,6 +358,22 @@ async fn a_file_that_somebody_holds_for_a_while_costs_neither_the_answer_nor_an_
     };
     assert_eq!(end, [ItemEnd::Done(Outcome::Settled)]);
     assert_eq!(w.api.asked().len(), 1, "what was learned is kept");
+}
+
+#[tokio::test]
+async fn a_clock_set_back_by_hours_puts_no_look_off_for_hours() {
+    let w = World::new().await;
+    w.register(A, "nightly").await;
+    w.api.says(A, succeeded(A));
+    w.base.clock.jump_to(w.now().before(3 * 60 * MINUTE));
+    w.reconcile().await;
+    w.work().await;
+    let settled = w.operation(A).await.unwrap();
+    assert_eq!(settled.state, OperationState::Succeeded);
+    // What may well be so far away is left alone.
+    let w = World::new().await;
+    w.register(A, "nightly").await;
+    assert_eq!(w.reconcile().await.looks_queued, 0, "the grace is not over");
 }
 
 #[tokio::test]

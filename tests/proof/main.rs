@@ -3,6 +3,7 @@
 //!
 //! `cargo test --locked --test proof --features failpoints -- [PART OF A ROW'S NAME]…`
 //!
+//! `HOOKLEDGER_SEED` chooses other instants; each row prints the seed it used.
 //! `HOOKLEDGER_TIER=b` asks for the counts of a release instead of those of every change. A row prints
 //! the figures it saw; it fails by panicking. What a machine cannot do is skipped, and a skip fails
 //! the run unless `.ci/skips` names the row. Counts and liveness are judged, never speed.
@@ -21,19 +22,38 @@
 )]
 mod support;
 
+mod backup;
 mod canary;
+mod clock;
 mod crash;
+mod deploys;
+mod disk;
 mod door;
 mod load;
 mod loops;
+mod power;
 mod row;
+mod stop;
+mod storms;
 
 use std::process::ExitCode;
 
 use row::Row;
 
 /// Every row, in the order in which they run.
-const ROWS: &[&[Row]] = &[canary::ROWS, door::ROWS, crash::ROWS, loops::ROWS];
+const ROWS: &[&[Row]] = &[
+    canary::ROWS,
+    door::ROWS,
+    crash::ROWS,
+    power::ROWS,
+    disk::ROWS,
+    stop::ROWS,
+    storms::ROWS,
+    clock::ROWS,
+    loops::ROWS,
+    backup::ROWS,
+    deploys::ROWS,
+];
 
 fn main() -> ExitCode {
     row::run(ROWS)

@@ -28,6 +28,11 @@ impl Tier {
     }
 }
 
+/// Where a row's random choices come from: `HOOKLEDGER_SEED`, else always the same.
+pub(crate) fn seed() -> u64 {
+    std::env::var("HOOKLEDGER_SEED").map_or(20_260_122, |text| text.parse().unwrap())
+}
+
 /// How a row ended that did not panic.
 #[derive(Debug)]
 pub(crate) enum Verdict {
@@ -66,7 +71,7 @@ pub(crate) fn run(groups: &[&[Row]]) -> ExitCode {
         }
         let since = clock.monotonic();
         let outcome = catch_unwind(AssertUnwindSafe(|| on_a_runtime((row.run)(tier))));
-        let took = (clock.monotonic() - since).as_secs();
+        let took = (clock.monotonic().saturating_sub(since)).as_secs();
         match outcome {
             Ok(Verdict::Passed(figures)) => {
                 passed += 1;

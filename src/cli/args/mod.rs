@@ -3,6 +3,7 @@
 //! Values that may be secrets, or hold one, are taken as plain text here and parsed later: clap
 //! repeats a value that it cannot parse.
 
+mod backup;
 mod simulate;
 mod webhooks;
 
@@ -15,6 +16,7 @@ use crate::domain::effect::EffectState;
 use crate::domain::operation::{JobKind, OperationName, OperationState};
 use crate::domain::work::WorkState;
 
+pub(super) use backup::{Backup, Import, Prune, Restore};
 pub(super) use simulate::{DynamicSigning, Simulate};
 pub(super) use webhooks::{WebhookState, Webhooks};
 
@@ -65,6 +67,9 @@ pub(super) enum Command {
     Simulate(Simulate),
     /// Say everything that is wrong with the configuration, or show it as it is in force
     Check,
+    /// Look for what is wrong with configuration, disk and database file, and for promises the ledger
+    /// breaks; changes nothing, exits 0 when all is well, else 1
+    Doctor,
     /// Ask the running service how it is; exits 0 when it is well, else 1
     Health(Health),
     /// The ledger: register, reserve, list, show and retry operations
@@ -80,6 +85,12 @@ pub(super) enum Command {
     /// The provider's webhooks: make, change, ping and rotate them, or match them to the
     /// configuration
     Webhooks(Nested<Webhooks>),
+    /// Copy the ledger while it is in use
+    Backup(Backup),
+    /// Put a backup in the place of the ledger; the service must not run
+    Restore(Restore),
+    /// Remove what is over now instead of at the service's next turn
+    Prune(Prune),
     /// Make secrets
     Secret(Nested<Secret>),
 }
@@ -140,6 +151,8 @@ pub(super) enum Operations {
         #[arg(long, value_name = "JSON")]
         user_metadata: Option<String>,
     },
+    /// Take the provider's list of batches over; videos and interactions have no list
+    Import(Import),
     /// List operations, newest first
     List {
         /// Only those in this state

@@ -16,6 +16,7 @@ use super::refusal::Refusal;
 use crate::domain::event::Verdict;
 use crate::domain::ledger::EventRecord;
 use crate::domain::operation::OperationRef;
+use crate::receive;
 use crate::store::EventFilter;
 
 #[derive(Debug, Deserialize)]
@@ -109,14 +110,20 @@ pub(super) async fn replay(
     Segment(id): Segment,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<(StatusCode, Json<Replayed>), Refusal> {
-    let received = state.receiver.replay(input::id(&id)?).await?;
-    let received = received.ok_or_else(unknown)?;
+    let received = match state.receiver.replay(input::id(&id)?).await? {
+        receive::Replayed::Received(received) => received,
+        receive::Replayed::Emptied => return Err(Refusal::conflict(EMPTIED)),
+        receive::Replayed::Unknown => return Err(unknown()),
+    };
     let replayed = Replayed {
         event_id: received.event_id,
         status: received.verdict,
     };
     Ok((StatusCode::ACCEPTED, Json(replayed)))
 }
+
+const EMPTIED: &str = "The event's body was removed (store.body_retention); ask the API about its \
+                       operation instead: POST .../operations/NAME/retry.";
 
 fn unknown() -> Refusal {
     Refusal::not_found("There is no captured event of this id; it may have been pruned.")

@@ -13,8 +13,10 @@
 mod auth;
 mod effects;
 mod events;
+mod import;
 mod input;
 mod operations;
+mod prune;
 mod queue;
 mod refusal;
 mod reservations;
@@ -59,6 +61,8 @@ pub fn admin_router(state: AdminState) -> Router {
         .route("/effects/{id}/retry", post(effects::retry))
         .route("/effects/{id}/resolve", post(effects::resolve))
         .route("/alerts", get(queue::alerts))
+        .route("/import", post(import::import))
+        .route("/prune", get(prune::over).post(prune::prune))
         .route("/subscription/rotate", post(subscription::rotate))
         .method_not_allowed_fallback(|| async { Problem::METHOD_NOT_ALLOWED })
         .fallback(|| async { Problem::NOT_FOUND })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::base::clock::Timestamp;
-use crate::store::{Gauges, Reader, Store, StoreError};
+use crate::store::{Gauges, Reader, Store, StoreError, disk_free};
 
 /// Longest wait for the store's answer. A write is never cut off by it: only the wait is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -99,10 +99,4 @@ pub(super) async fn figures(reader: &Reader) -> Option<Figures> {
         wal_bytes: size(Path::new(&wal)),
         disk_free: disk_free(path),
     })
-}
-
-/// What an unprivileged process may still write beside `path`, bytes.
-fn disk_free(path: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(path).ok()?;
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -14,6 +14,7 @@ use super::super::error::StoreError;
 use super::deliveries;
 use super::write::{Answer, Arriving, Counters, Lane, Write};
 use crate::base::clock::Clock;
+use crate::base::failpoint::failpoint;
 use crate::base::shutdown::{Shutdown, panic_text};
 use crate::telemetry::metrics;
 
@@ -148,6 +149,7 @@ impl Task {
                 lost.as_ref().unwrap_or(&StoreError::Busy),
             );
         }
+        failpoint!("fp-in2", if size > 0);
         let end = match lost {
             None => self.commit_now(count).await,
             Some(error) => Err(error),

@@ -311,7 +311,8 @@ fn fate(
     }
 }
 
-/// Inserts effects whose keys are absent, and writes down how many the operation should have.
+/// Inserts effects whose keys are absent, and writes down how many the operation should have. An
+/// operation whose effects are withheld gets none.
 pub(super) async fn plan(
     connection: &mut SqliteConnection,
     operation: Option<&Operation>,
@@ -320,7 +321,8 @@ pub(super) async fn plan(
     give_up_at: Timestamp,
     ids: &dyn Ids,
 ) -> Result<(), StoreError> {
-    for new in effects {
+    let withheld = operation.is_some_and(|operation| operation.effects_withheld);
+    for new in effects.iter().filter(|_| !withheld) {
         sqlx::query(
             "INSERT INTO effects (id, operation_id, operation_name, effect, cause, idempotency_key, payload, \
              state, planned_at_ms, next_attempt_at_ms, give_up_at_ms) \
@@ -348,6 +350,18 @@ pub(super) async fn plan(
         .execute(connection)
         .await?;
     }
+    Ok(())
+}
+
+/// Lets an operation have its effects from here on.
+pub(super) async fn release(
+    connection: &mut SqliteConnection,
+    operation: Uuid,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE operations SET effects_withheld = 0 WHERE id = ?1")
+        .bind(operation.to_string())
+        .execute(connection)
+        .await?;
     Ok(())
 }
 

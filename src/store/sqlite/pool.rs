@@ -16,6 +16,8 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
 
 use super::super::error::{OpenError, is_damage};
+#[cfg(feature = "failpoints")]
+use crate::base::failpoint::{hit, is_on};
 
 /// Every schema this program knows, in order.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
@@ -40,7 +42,16 @@ fn base_options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '_ {
+/// Every commit is on the platter before it is acknowledged.
+fn synchronous() -> SqliteSynchronous {
+    #[cfg(feature = "failpoints")]
+    if is_on("fp-normal") {
+        return SqliteSynchronous::Normal;
+    }
+    SqliteSynchronous::Full
+}
+
+pub(super) fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '_ {
     move |e| {
         let (path, what) = (path.display().to_string(), e.to_string());
         // A file may be too damaged for `quick_check` even to begin.
@@ -67,7 +78,7 @@ pub(crate) async fn open(path: &Path, create: bool, readers: u32) -> Result<Open
     let options = options
         .create_if_missing(create)
         .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
+        .synchronous(synchronous())
         .pragma("journal_size_limit", WAL_LIMIT_BYTES.to_string())
         .optimize_on_close(true, None);
     let mut writer = SqliteConnection::connect_with(&options)
@@ -128,6 +139,20 @@ pub(crate) async fn check_schema(readers: &SqlitePool, path: &Path) -> Result<()
     }
 }
 
+/// Refuses a file that is not ours, or that a newer version wrote; an older schema is as good.
+pub(super) async fn check_readable(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), OpenError> {
+    let (found, known) = (newest_found(connection, path).await?, newest_known());
+    let path = path.display().to_string();
+    match found {
+        Some(found) if found > known => Err(OpenError::NewerSchema { path, found, known }),
+        Some(_) => Ok(()),
+        None => Err(OpenError::Foreign { path }),
+    }
+}
+
 fn newest_known() -> i64 {
     MIGRATOR.iter().map(|m| m.version).max().unwrap_or(0)
 }
@@ -152,15 +177,12 @@ async fn newest_found(
         .map_err(sqlite_error(path))
 }
 
-fn lock(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Io {
         path: path.display().to_string(),
         source,
     };
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let directory = directory_of(path);
     if !directory.is_dir() {
         return Err(OpenError::NoDirectory {
             path: path.display().to_string(),
@@ -185,8 +207,16 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
+/// Where the file lies, or would.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Magic numbers of `statfs(2)`; on these, locks or fsync are known to lie.
-fn refuse_network(directory: &Path, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn refuse_network(directory: &Path, path: &Path) -> Result<(), OpenError> {
     let Ok(stat) = rustix::fs::statfs(directory) else {
         return Ok(());
     };
@@ -235,6 +265,8 @@ async fn read_back(writer: &mut SqliteConnection, path: &Path) -> Result<(), Ope
             got: journal,
         });
     }
+    #[cfg(feature = "failpoints")]
+    let synchronous = if is_on("fp-normal") { 2 } else { synchronous };
     if synchronous != 2 {
         let got = synchronous.to_string();
         return Err(OpenError::Pragma {
@@ -247,7 +279,10 @@ async fn read_back(writer: &mut SqliteConnection, path: &Path) -> Result<(), Ope
     Ok(())
 }
 
-async fn check_file(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+pub(super) async fn check_file(
+    writer: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), OpenError> {
     let report: String = sqlx::query_scalar("PRAGMA quick_check(1)")
         .fetch_one(&mut *writer)
         .await
@@ -262,7 +297,7 @@ async fn check_file(writer: &mut SqliteConnection, path: &Path) -> Result<(), Op
     }
 }
 
-async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+pub(super) async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     let shown = path.display().to_string();
     let (found, known) = (newest_found(writer, path).await?, newest_known());
     if let Some(found) = found.filter(|found| *found > known) {
@@ -285,11 +320,28 @@ async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenE
             what: "it holds the tables of another program".to_owned(),
         });
     }
-    MIGRATOR
-        .run_direct(None, writer, false)
+    // Every so many steps of SQLite's own machine, so that a test can stop in the middle of one.
+    #[cfg(feature = "failpoints")]
+    writer
+        .lock_handle()
+        .await
+        .map_err(sqlite_error(path))?
+        .set_progress_handler(10, || {
+            hit("fp-m1");
+            true
+        });
+    let done = MIGRATOR
+        .run_direct(None, &mut *writer, false)
         .await
         .map_err(|e| OpenError::Migration {
             path: shown,
             what: e.to_string(),
-        })
+        });
+    #[cfg(feature = "failpoints")]
+    writer
+        .lock_handle()
+        .await
+        .map_err(sqlite_error(path))?
+        .remove_progress_handler();
+    done
 }

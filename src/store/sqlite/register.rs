@@ -150,6 +150,8 @@ impl Store {
                     let Some(record) = find(connection, id).await? else {
                         return Ok(false);
                     };
+                    outbox::release(connection, id).await?;
+                    let record = by_id(connection, record.id).await?;
                     if record.state.is_settled() {
                         plan(connection, &record, give_up_at, &*planner, &*ids, now).await?;
                         outbox::revive(connection, id, now, give_up_at).await?;

@@ -307,7 +307,7 @@ impl Reader {
 }
 
 const EVENT_COLUMNS: &str = "SELECT c.id, c.source, c.received_at_ms, c.verdict, c.why, c.event_type, \
-     c.operation, c.webhook_id, c.proof, length(c.body) AS body_bytes, \
+     c.operation, c.webhook_id, c.proof, c.emptied_at_ms, length(c.body) AS body_bytes, \
      coalesce((SELECT p.duplicates FROM processed_events p WHERE p.source = c.source \
                AND p.event_id = c.id AND p.dedupe_key = c.dedupe_key), 0) AS duplicates";
 

@@ -22,8 +22,8 @@ macro_rules! select_operations {
             "o.overdue, o.submitted_at_ms, o.registered_at_ms, o.settled_at_ms, o.settled_by, ",
             "o.attempts, o.looks_since_event, o.next_check_at_ms, o.deadline_at_ms, ",
             "o.not_found_since_ms, o.neither_looks, o.told, o.user_metadata, o.summary, ",
-            "o.body_hash, o.effects_expected, (o.settled_at_ms IS NOT NULL AND ",
-            "o.effects_expected IS NOT NULL AND NOT EXISTS (SELECT 1 FROM effects e WHERE ",
+            "o.body_hash, o.effects_expected, o.effects_withheld, (o.settled_at_ms IS NOT NULL AND ",
+            "o.effects_expected IS NOT NULL AND o.effects_withheld = 0 AND NOT EXISTS (SELECT 1 FROM effects e WHERE ",
             "e.operation_id = o.id AND e.state <> 'done')) AS side_effect_done ",
             "FROM operations o ",
             $tail
@@ -98,6 +98,7 @@ pub(super) fn operation(row: &SqliteRow) -> Result<Operation, StoreError> {
         effects_expected: row
             .get::<Option<i64>, _>("effects_expected")
             .map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        effects_withheld: row.get("effects_withheld"),
         side_effect_done: row.get("side_effect_done"),
         id: uuid(T, "id", &id)?,
     })
@@ -193,6 +194,7 @@ pub(super) fn event(row: &SqliteRow) -> Result<EventRecord, StoreError> {
         proof: row.get("proof"),
         duplicates: u64::try_from(row.get::<i64, _>("duplicates")).unwrap_or(0),
         body_bytes: u64::try_from(row.get::<i64, _>("body_bytes")).unwrap_or(0),
+        emptied_at: maybe_at(row, "emptied_at_ms"),
         id: uuid(T, "id", &id)?,
     })
 }

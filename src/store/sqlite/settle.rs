@@ -24,6 +24,7 @@ use super::register;
 use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
+use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::domain::effect::Trigger;
 use crate::domain::ledger::{Lease, Operation, PlanEffects, Told};
@@ -320,10 +321,21 @@ async fn settle(
     let (state, cause) = (settlement.state.as_str(), look.reason.as_str());
     let detail = Some(settlement.body_hash.as_str());
     log(connection, before.id, now, state, cause, detail).await?;
+    if before.effects_withheld {
+        if look.reason == Reason::Webhook {
+            // This service answered the delivery, so nobody acted on the ending before it.
+            outbox::release(connection, before.id).await?;
+        } else {
+            let why =
+                Some("imported or restored: it may have had them; `operations retry` sends them");
+            log(connection, before.id, now, "effects withheld", cause, why).await?;
+        }
+    }
     let settled = by_id(connection, before.id).await?;
     let effects = planner.plan(&settled, Trigger::State(settled.state), now);
     let give_up_at = look.terms.give_up_at;
     outbox::plan(connection, Some(&settled), &effects, now, give_up_at, ids).await?;
+    failpoint!("fp-w4");
     for flag in ["overdue", "requires_action", "gone", "anomalous"] {
         let subject = format!("operation/{}/{flag}", before.id);
         alerts::recover(connection, &subject, now, planner, ids).await?;
@@ -339,7 +351,7 @@ async fn running(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE operations SET state = 'pending', closed_at_ms = NULL, requires_action = ?2, next_check_at_ms = ?3, \
-         not_found_since_ms = NULL, neither_looks = 0 WHERE id = ?1",
+         not_found_since_ms = NULL, neither_looks = 0, effects_withheld = 0 WHERE id = ?1",
     )
     .bind(before.id.to_string())
     .bind(requires_action)

@@ -17,6 +17,7 @@ use super::settle::set_told;
 use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
+use crate::base::failpoint::failpoint;
 use crate::domain::effect::Trigger;
 use crate::domain::ledger::PlanEffects;
 pub use crate::domain::ledger::Told;
@@ -33,19 +34,24 @@ pub struct Rescued {
 
 impl Store {
     /// Queues a look at up to `limit` operations whose next look is due, oldest first. Each gets
-    /// another look `again_after` later, should this one be lost. Answers how many were queued.
+    /// another look `again_after` later, should this one be lost. No look at a pending operation is ever
+    /// put off for longer than `longest`. Answers how many were queued.
     pub async fn queue_due_looks(
         &self,
         limit: u32,
         again_after: Duration,
+        longest: Duration,
     ) -> Result<u64, StoreError> {
         let now = self.clock.now();
         let again = now.after(again_after);
-        let never = now.after(NEVER_LATER.max(again_after * 2));
+        let bounds = Farthest {
+            look: now.after(longest.max(again_after) * 2),
+            any: now.after(NEVER_LATER.max(again_after * 2)),
+        };
         self.writer
             .write("queue due looks", Lane::Normal, move |connection| {
                 Box::pin(async move {
-                    undo_clock_jump(connection, now, never).await?;
+                    undo_clock_jump(connection, now, bounds).await?;
                     let queued = sqlx::query(
                         "INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reason, fresh, state, created_at_ms, available_at_ms) \
                          SELECT name, name, segment, kind, 'reconcile', 0, 'ready', ?1, ?1 FROM ( \
@@ -61,6 +67,7 @@ impl Store {
                     .bind(limit)
                     .execute(&mut *connection)
                     .await?;
+                    failpoint!("fp-r1", if queued.rows_affected() > 0);
                     sqlx::query(
                         "UPDATE operations SET next_check_at_ms = ?2 WHERE id IN ( \
                              SELECT id FROM operations WHERE next_check_at_ms <= ?1 \
@@ -266,17 +273,27 @@ impl Store {
 const AUDIT_PAGE: i64 = 200;
 
 /// Nothing is ever due later than this, apart from a look whose longest pause is configured longer.
-const NEVER_LATER: Duration = Duration::from_hours(48);
+pub(super) const NEVER_LATER: Duration = Duration::from_hours(48);
+
+/// The latest moments that the clock as it is now can have written.
+#[derive(Debug, Clone, Copy)]
+struct Farthest {
+    /// A look at a pending operation.
+    look: Timestamp,
+    /// Anything: who was told to wait may be told a day.
+    any: Timestamp,
+}
 
 /// Times in the far future were written by a clock that has been set back since. They would be waited
 /// for until it comes round again, so what they stand for is due now.
 async fn undo_clock_jump(
     connection: &mut SqliteConnection,
     now: Timestamp,
-    never: Timestamp,
+    bounds: Farthest,
 ) -> Result<(), StoreError> {
     for statement in [
-        "UPDATE operations SET next_check_at_ms = ?1 WHERE next_check_at_ms > ?2",
+        "UPDATE operations SET next_check_at_ms = ?1 WHERE next_check_at_ms > iif(state = 'pending', ?3, ?2) \
+         AND next_check_at_ms > min(?2, ?3)",
         "UPDATE work_queue SET available_at_ms = ?1 \
          WHERE state = 'ready' AND fresh IN (0, 1) AND available_at_ms > ?2",
         "UPDATE effects SET next_attempt_at_ms = ?1 \
@@ -284,7 +301,8 @@ async fn undo_clock_jump(
     ] {
         sqlx::query(statement)
             .bind(now.as_millis())
-            .bind(never.as_millis())
+            .bind(bounds.any.as_millis())
+            .bind(bounds.look.as_millis())
             .execute(&mut *connection)
             .await?;
     }

@@ -2,11 +2,13 @@
 //!
 //! Only what is over may go: a pending operation is never pruned, an ended one leaves a tombstone, and
 //! so its late events cannot make it anew. Each batch is its own transaction, so that pruning
-//! never keeps a delivery waiting for long.
+//! never keeps a delivery waiting for long. A captured delivery first loses its body and headers, the
+//! most of its bytes, and later its row.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use sqlx::SqliteConnection;
 
 use super::super::error::StoreError;
@@ -15,6 +17,7 @@ use super::alerts;
 use super::ledger::name_hash;
 use super::write::Lane;
 use crate::base::clock::Timestamp;
+use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::domain::ledger::PlanEffects;
 use crate::domain::operation::OperationName;
@@ -28,17 +31,21 @@ pub struct Retention {
     pub tombstones: Duration,
     /// Captured events, after they came.
     pub events: Duration,
+    /// Bodies and headers of captured events, after they came.
+    pub bodies: Duration,
     /// Finished work items and recovered alerts.
     pub finished: Duration,
 }
 
 /// What one batch removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Pruned {
     /// Operations, each with its history and effects.
     pub operations: u64,
     /// Captured events.
     pub events: u64,
+    /// Captured events emptied: their rows stay.
+    pub bodies: u64,
     /// Dedupe rows.
     pub dedupe_rows: u64,
     /// Work items.
@@ -47,12 +54,27 @@ pub struct Pruned {
     pub tombstones: u64,
     /// Alerts.
     pub alerts: u64,
+    /// What was sent about alerts.
+    pub notices: u64,
 }
 
 impl Pruned {
     /// Whether anything was removed: there may be more.
     pub fn any(&self) -> bool {
         *self != Self::default()
+    }
+}
+
+impl std::ops::AddAssign for Pruned {
+    fn add_assign(&mut self, more: Self) {
+        self.operations += more.operations;
+        self.events += more.events;
+        self.bodies += more.bodies;
+        self.dedupe_rows += more.dedupe_rows;
+        self.work_items += more.work_items;
+        self.tombstones += more.tombstones;
+        self.alerts += more.alerts;
+        self.notices += more.notices;
     }
 }
 
@@ -74,16 +96,19 @@ impl Store {
             .await
     }
 
-    /// Gives free pages back to the file system and empties the write-ahead log as far as readers
-    /// allow.
-    pub async fn tidy(&self) -> Result<(), StoreError> {
+    /// Gives some free pages back to the file system: few enough that nobody waits for long and that
+    /// the write-ahead log keeps its limit. Answers how many are left.
+    pub async fn tidy(&self) -> Result<u64, StoreError> {
         self.writer
             .write("tidy", Lane::Normal, |connection| {
                 Box::pin(async move {
                     sqlx::query("PRAGMA incremental_vacuum(2000)")
-                        .execute(connection)
+                        .execute(&mut *connection)
                         .await?;
-                    Ok(())
+                    let left: i64 = sqlx::query_scalar("PRAGMA freelist_count")
+                        .fetch_one(connection)
+                        .await?;
+                    Ok(u64::try_from(left).unwrap_or(0))
                 })
             })
             .await
@@ -127,6 +152,8 @@ async fn batch(
     for statement in [SETTLED_OVER, CLOSED_OVER] {
         operations += bury(connection, statement, keep, now, planner, ids).await?;
     }
+    let bodies = empty_bodies(connection, now.before(keep.bodies), now).await?;
+    failpoint!("p1");
     let events = delete(
         connection,
         "DELETE FROM captured_events WHERE id IN (SELECT e.id FROM captured_events e \
@@ -165,7 +192,7 @@ async fn batch(
         now.before(keep.operations),
     )
     .await?;
-    delete(
+    let notices = delete(
         connection,
         "DELETE FROM effects WHERE id IN (SELECT id FROM effects WHERE operation_id IS NULL \
          AND planned_at_ms < ?1 AND state IN ('done', 'dead') ORDER BY planned_at_ms LIMIT ?2)",
@@ -175,11 +202,33 @@ async fn batch(
     Ok(Pruned {
         operations,
         events,
+        bodies,
         dedupe_rows,
         work_items,
         tombstones,
         alerts,
+        notices,
     })
+}
+
+async fn empty_bodies(
+    connection: &mut SqliteConnection,
+    before: Timestamp,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "UPDATE captured_events SET body = x'', headers = '[]', emptied_at_ms = ?3 WHERE id IN ( \
+         SELECT e.id FROM captured_events e WHERE e.emptied_at_ms IS NULL AND e.received_at_ms < ?1 \
+         AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.segment = e.segment AND o.settled_at_ms IS NULL) \
+         AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = e.segment AND q.state IN ('ready', 'leased')) \
+         ORDER BY e.received_at_ms LIMIT ?2)",
+    )
+    .bind(before.as_millis())
+    .bind(BATCH)
+    .bind(now.as_millis())
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
 }
 
 async fn delete(

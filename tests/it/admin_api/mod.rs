@@ -25,6 +25,7 @@ use hookledger::http::health::{Health, Watched, public_health_router};
 use hookledger::http::layers::{Common, wrap};
 use hookledger::http::peers::Peers;
 use hookledger::http::state::AdminState;
+use hookledger::reconcile::upkeep::Upkeep;
 use hookledger::store::{NewDelivery, Received};
 use hookledger::telemetry::metrics::Metrics;
 use hookledger::work::Fetching;
@@ -86,7 +87,13 @@ impl Api {
             world.receiver.clone(),
             Arc::clone(&health),
             metrics,
-        );
+        )
+        .with_upkeep(Arc::new(Upkeep::new(
+            world.base.store.clone(),
+            world.planner.clone(),
+            Arc::clone(&clock),
+            &world.settings,
+        )));
         let common = Common {
             clock,
             ids: world.base.ids.clone(),

@@ -7,9 +7,12 @@
     reason = "tests fail by panicking"
 )]
 
+mod backup;
 mod check;
 mod curl;
+mod doctor;
 mod ledger;
+mod restore;
 mod running;
 mod webhooks;
 

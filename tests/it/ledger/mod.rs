@@ -5,6 +5,7 @@ use std::time::Duration;
 mod deliveries;
 mod effects;
 mod entering;
+mod plateau;
 mod retention;
 mod settling;
 mod trouble;

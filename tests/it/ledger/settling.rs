@@ -143,7 +143,7 @@ async fn a_replay_looks_again_and_repeats_no_effect() {
     let first = w.tell("m1", A).await;
     w.work().await;
     w.send().await;
-    let again = w.receiver.replay(first.event_id).await.unwrap().unwrap();
+    let again = w.replay(first.event_id).await;
     assert_eq!(
         again.verdict,
         Verdict::Accepted,

@@ -2,7 +2,10 @@
 
 mod canary;
 mod door;
+mod drill;
 mod faults;
+mod import;
+mod inherited;
 mod paths;
 mod reload;
 mod rotation;

@@ -1,5 +1,6 @@
 //! The store through its public seam, on real files, with a shell's view of them beside it.
 
+mod audit;
 mod deliveries;
 mod open;
 mod plans;

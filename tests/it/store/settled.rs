@@ -248,7 +248,13 @@ async fn the_use_cases_of_people_and_timers_leave_it_alone() {
         store.flag_overdue(Duration::ZERO, planner()).await.unwrap(),
         0
     );
-    assert_eq!(store.queue_due_looks(10, Duration::ZERO).await.unwrap(), 0);
+    assert_eq!(
+        store
+            .queue_due_looks(10, Duration::ZERO, Duration::ZERO)
+            .await
+            .unwrap(),
+        0
+    );
     store
         .repair_effects(None, Duration::ZERO, planner())
         .await

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,21 +31,50 @@ impl Service {
         Self::run(Command::new(PROGRAM), config, log, secrets)
     }
 
-    /// The same, but no file it writes may grow beyond `kib`: the disk refuses, as a full one would.
-    pub(crate) fn spawn_limited(
-        kib: u32,
+    /// The same under another program, which must start the rest of its command line in its own place.
+    pub(crate) fn spawn_under(
+        wrapper: &[&str],
+        config: &Path,
+        log: &Path,
+        secrets: &[(&str, &str)],
+    ) -> Self {
+        let mut command = Command::new(wrapper.first().unwrap());
+        command.args(wrapper.get(1..).unwrap()).arg(PROGRAM);
+        Self::run(command, config, log, secrets)
+    }
+
+    /// Starts the program on sockets that were opened here: the public one and the operator's.
+    pub(crate) fn spawn_on(
+        public: &TcpListener,
+        admin: &TcpListener,
         config: &Path,
         log: &Path,
         secrets: &[(&str, &str)],
     ) -> Self {
         let mut shell = Command::new("/bin/sh");
-        // The shell counts blocks of 512 bytes. The signal is ignored so that the write fails instead.
-        let script = format!("trap '' XFSZ; ulimit -f {}; exec {PROGRAM} \"$@\"", kib * 2);
+        // Nothing but the three streams survives `exec` from here, so they carry the sockets.
+        let script = format!(
+            "exec 3<&0 4<&1 0</dev/null 1>/dev/null; export LISTEN_PID=$$ LISTEN_FDS=2 \
+             LISTEN_FDNAMES=hookledger.socket:admin; exec {PROGRAM} \"$@\""
+        );
         shell.args(["-c", &script, "sh"]);
-        Self::run(shell, config, log, secrets)
+        let stream = |socket: &TcpListener| Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
+        Self::piped(shell, config, log, secrets, stream(public), stream(admin))
     }
 
-    fn run(mut command: Command, config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
+    fn run(command: Command, config: &Path, log: &Path, secrets: &[(&str, &str)]) -> Self {
+        let nothing = Stdio::null;
+        Self::piped(command, config, log, secrets, nothing(), nothing())
+    }
+
+    fn piped(
+        mut command: Command,
+        config: &Path,
+        log: &Path,
+        secrets: &[(&str, &str)],
+        stdin: Stdio,
+        stdout: Stdio,
+    ) -> Self {
         let lines = File::options().create(true).append(true).open(log).unwrap();
         let child = command
             .arg("--config")
@@ -53,8 +83,8 @@ impl Service {
             .env_clear()
             .envs(secrets.iter().copied())
             .current_dir(config.parent().unwrap())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdin(stdin)
+            .stdout(stdout)
             .stderr(lines)
             .kill_on_drop(true)
             .spawn()
@@ -102,7 +132,7 @@ impl Service {
         self.signal(rustix::process::Signal::HUP);
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = i32::try_from(self.id()).unwrap();
         let process = rustix::process::Pid::from_raw(id).unwrap();
         rustix::process::kill_process(process, signal).unwrap();

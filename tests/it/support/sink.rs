@@ -36,6 +36,7 @@ impl Got {
 struct Memory {
     got: Vec<Got>,
     answers: VecDeque<u16>,
+    refused: BTreeMap<String, usize>,
     pause: Duration,
 }
 
@@ -80,6 +81,11 @@ impl Sink {
         all
     }
 
+    /// How often it said no, by key.
+    pub(crate) fn refused(&self) -> BTreeMap<String, usize> {
+        self.memory.lock().unwrap().refused.clone()
+    }
+
     /// What it got about one operation.
     pub(crate) fn about(&self, operation: &str) -> Vec<Got> {
         self.by_operation().remove(operation).unwrap_or_default()
@@ -94,8 +100,12 @@ async fn take(
     let key = headers["webhook-id"].to_str().unwrap().to_owned();
     let (status, pause) = {
         let mut memory = memory.lock().unwrap();
+        let status = memory.answers.pop_front().unwrap_or(200);
+        if status != 200 {
+            *memory.refused.entry(key.clone()).or_default() += 1;
+        }
         memory.got.push(Got { key, body });
-        (memory.answers.pop_front().unwrap_or(200), memory.pause)
+        (status, memory.pause)
     };
     SystemClock::new().sleep(pause).await;
     StatusCode::from_u16(status).unwrap()

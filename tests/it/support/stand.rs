@@ -4,7 +4,7 @@
 #![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +52,7 @@ pub(crate) struct Stand {
     pub(crate) base: String,
     pub(crate) http: reqwest::Client,
     pub(crate) dir: TempDir,
+    db: PathBuf,
     pub(crate) service: Option<Service>,
     clock: SystemClock,
 }
@@ -88,7 +89,10 @@ impl Stand {
         let dir = tempfile::tempdir().unwrap();
         let config = configuration(public, admin, &base, &sink.url, set);
         std::fs::write(dir.path().join("config.toml"), config).unwrap();
+        let elsewhere = set.iter().find(|(key, _)| *key == "store.path");
+        let file = elsewhere.map_or("webhook.db", |(_, path)| path.trim_matches('\''));
         let mut stand = Self {
+            db: dir.path().join(file),
             gemini,
             sink,
             public,
@@ -110,17 +114,49 @@ impl Stand {
 
     /// The same, with more in its environment.
     pub(crate) async fn start_with(&mut self, more: &[(&str, &str)]) {
-        let at = |name: &str| self.dir.path().join(name);
-        let environment = [&SECRETS, more].concat();
-        let mut service = Service::spawn(&at("config.toml"), &at("service.log"), &environment);
+        let mut service = self.spawn_with("service.log", more);
         service.ready(self.public).await;
         self.service = Some(service);
     }
 
     /// One more process on the same file.
     pub(crate) fn spawn(&self, log: &str) -> Service {
+        self.spawn_with(log, &[])
+    }
+
+    /// One more process on the same file, on sockets that the caller keeps.
+    pub(crate) fn spawn_on(&self, public: &TcpListener, admin: &TcpListener) -> Service {
         let at = |name: &str| self.dir.path().join(name);
-        Service::spawn(&at("config.toml"), &at(log), &SECRETS)
+        let (config, log) = (at("config.toml"), at("service.log"));
+        Service::spawn_on(public, admin, &config, &log, &SECRETS)
+    }
+
+    /// A delivery that needs nothing of this any more: the status, or that no answer was heard.
+    pub(crate) fn deliver_owned(
+        &self,
+        id: &str,
+        body: String,
+    ) -> impl Future<Output = Result<u16, ()>> + Send + use<> {
+        let request = self.signed(id, body);
+        async move {
+            let answer = request.send().await.map_err(drop)?;
+            Ok(answer.status().as_u16())
+        }
+    }
+
+    /// Runs one command on the same configuration, with more in its environment.
+    pub(crate) async fn cli(
+        &self,
+        arguments: &[&str],
+        more: &[(&str, &str)],
+    ) -> std::process::Output {
+        let environment = [&SECRETS, more].concat();
+        process::command(
+            &self.dir.path().join("config.toml"),
+            arguments,
+            &environment,
+        )
+        .await
     }
 
     /// Runs one command of the program on the same configuration, to its end.
@@ -128,11 +164,31 @@ impl Stand {
         process::command(&self.dir.path().join("config.toml"), arguments, &SECRETS).await
     }
 
-    /// Starts the program on a disk that takes no more than `kib` in one file.
-    pub(crate) async fn start_limited(&mut self, kib: u32) {
+    /// The same, with more in its environment.
+    pub(crate) fn spawn_with(&self, log: &str, more: &[(&str, &str)]) -> Service {
         let at = |name: &str| self.dir.path().join(name);
-        let (config, log) = (at("config.toml"), at("limited.log"));
-        let mut service = Service::spawn_limited(kib, &config, &log, &SECRETS);
+        let environment = [&SECRETS, more].concat();
+        Service::spawn(&at("config.toml"), &at(log), &environment)
+    }
+
+    /// The same, under another program.
+    pub(crate) fn spawn_under(
+        &self,
+        log: &str,
+        wrapper: &[&str],
+        more: &[(&str, &str)],
+    ) -> Service {
+        let at = |name: &str| self.dir.path().join(name);
+        let environment = [&SECRETS, more].concat();
+        Service::spawn_under(wrapper, &at("config.toml"), &at(log), &environment)
+    }
+
+    /// Starts the program on a disk that takes no more than `kib` in one file: the write fails there, as
+    /// on a full one.
+    pub(crate) async fn start_limited(&mut self, kib: u32) {
+        // The shell counts blocks of 512 bytes. The signal is ignored so that the write fails instead.
+        let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 2);
+        let mut service = self.spawn_under("limited.log", &["/bin/sh", "-c", &script, "sh"], &[]);
         service.ready(self.public).await;
         self.service = Some(service);
     }
@@ -151,7 +207,7 @@ impl Stand {
     }
 
     pub(crate) fn db(&self) -> PathBuf {
-        self.dir.path().join("webhook.db")
+        self.db.clone()
     }
 
     /// A request to a path of the public listener.

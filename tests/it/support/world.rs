@@ -17,7 +17,7 @@ use hookledger::domain::operation::{OperationName, OperationState};
 use hookledger::effects::plan::Planner;
 use hookledger::effects::{Effect, Message, Registry};
 use hookledger::gemini::{Download, FetchedBody, FileName, GeminiApi, wire};
-use hookledger::receive::{Receiver, parse};
+use hookledger::receive::{Receiver, Replayed, parse};
 use hookledger::reconcile::{Reconciler, Turn};
 use hookledger::store::{NewDelivery, Received, Registered};
 use hookledger::work::{ItemEnd, Policy, Registrar, Sender, Worker};
@@ -330,6 +330,14 @@ impl World {
             body: Bytes::from(body.to_string()),
         };
         self.base.store.deliver(delivery).await.unwrap()
+    }
+
+    /// A captured delivery, once more.
+    pub(crate) async fn replay(&self, event: uuid::Uuid) -> Received {
+        match self.receiver.replay(event).await.unwrap() {
+            Replayed::Received(received) => received,
+            other => panic!("not replayed: {other:?}"),
+        }
     }
 
     /// A delivery that says that an operation has ended.
