@@ -35,7 +35,7 @@ take_out() {
 trap take_out EXIT
 
 log=$(mktemp)
-caught=0 missed=0
+caught=0 missed=0 skipped=0
 for name in "${chosen[@]}"; do
     patch=tests/planted/$name.patch
     test=$(sed -n 's/^Test: //p' "$patch") row=$(sed -n 's/^Row: //p' "$patch")
@@ -54,12 +54,16 @@ for name in "${chosen[@]}"; do
             verdict='does not compile'
         elif cargo test --locked "${target[@]}" -- "${which[@]}" >"$log" 2>&1; then
             verdict='NOT CAUGHT'
+            ! grep -q '^skipped ' "$log" || verdict=skipped
         elif ! grep -qE "^test result: FAILED. 0 passed; 1 failed|^FAILED  $row.* s\)" "$log"; then
             verdict='its test did not run'
         fi
         take_out
     fi
-    if [ -z "$verdict" ]; then
+    if [ "$verdict" = skipped ]; then
+        skipped=$((skipped + 1))
+        grep '^skipped ' "$log"
+    elif [ -z "$verdict" ]; then
         caught=$((caught + 1))
         echo "caught  $name by ${which[0]}"
     else
@@ -69,5 +73,5 @@ for name in "${chosen[@]}"; do
     fi
 done
 rm -f "$log"
-echo "planted: $caught caught, $missed missed"
+echo "planted: $caught caught, $missed missed, $skipped skipped"
 [ "$missed" = 0 ]
