@@ -1,4 +1,5 @@
-//! Restarts behind a proxy, with deliveries coming in at two hundred a second all the while.
+//! Restarts behind a proxy, with deliveries coming in at two hundred a second all the while; and whose
+//! address counts there.
 //!
 //! The listening socket is kept here, as systemd keeps it. The proxies are Debian's, with the
 //! configuration of `config/`.
@@ -32,6 +33,14 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "T6-deploy-caddy-kill",
         run: |tier| Box::pin(deploys(Proxy::Caddy, End::Killed, tier)),
+    },
+    Row {
+        name: "proxy-address-caddy",
+        run: |_| Box::pin(addresses(Proxy::Caddy)),
+    },
+    Row {
+        name: "proxy-address-haproxy",
+        run: |_| Box::pin(addresses(Proxy::Haproxy)),
     },
 ];
 
@@ -166,6 +175,44 @@ async fn deploys(proxy: Proxy, end: End, tier: Tier) -> Verdict {
          nothing acknowledged is lost",
         told.stored.len(),
         heard.statuses,
+    ))
+}
+
+/// Behind the shipped configuration `allow_from` judges the client, whatever it says of itself.
+async fn addresses(proxy: Proxy) -> Verdict {
+    let Some(program) = proxy.program() else {
+        return Verdict::Skipped(format!("{proxy:?} is not installed"));
+    };
+    let mut stand = Stand::with(&[
+        ("server.trusted_proxies", "['127.0.0.1']"),
+        ("sources.gemini.allow_from", "['127.0.0.2', '203.0.113.7']"),
+    ])
+    .await;
+    let (_front, at) = proxy.start(&program, stand.public, stand.dir.path()).await;
+    stand.public = at;
+    let mut told = Vec::new();
+    for (from, claim) in [
+        (2, None),
+        (3, None),
+        (3, Some("127.0.0.2")),
+        (3, Some("203.0.113.7")),
+    ] {
+        stand.http = reqwest::Client::builder()
+            .no_proxy()
+            .local_address(std::net::IpAddr::from([127, 0, 0, from]))
+            .build()
+            .unwrap();
+        let mut delivery = stand.signed(&format!("a{}", told.len()), "{\"type\":\"webhook.ping\"}");
+        if let Some(claim) = claim {
+            delivery = delivery.header("x-forwarded-for", claim);
+        }
+        told.push(delivery.send().await.unwrap().status().as_u16());
+    }
+    assert_eq!(told, [200, 404, 404, 404], "the client's own word counts");
+    Verdict::Passed(format!(
+        "one delivery from a listed address accepted, {} from elsewhere refused, two of them under a \
+         listed address of their own telling",
+        told.len() - 1
     ))
 }
 
