@@ -36,4 +36,5 @@ mod simulator_webhooks;
 mod store;
 mod subscription;
 mod support;
+mod testing_doc;
 mod verification_doc;

@@ -9,7 +9,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
+/// The sources below `folder`.
+pub(crate) fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

@@ -73,7 +73,7 @@ async fn backup(stand: &Stand, stored: &Mutex<Told>, passed: usize) -> Option<bo
         stored: stored.lock().unwrap().stored.clone(),
         ..Told::default()
     };
-    let points = format!("b1={passed}*off->return");
+    let points = format!("fp-b1={passed}*off->return");
     let ran = stand
         .cli(
             &["backup", &file.to_string_lossy()],
@@ -169,7 +169,7 @@ async fn prune_cut_off(tier: Tier) -> Verdict {
         stand.settled(&name).await;
         stand.kill().await;
         let prune = [&over[..], &["prune"]].concat();
-        let ran = stand.cli(&prune, &[("FAILPOINTS", "p1=return")]).await;
+        let ran = stand.cli(&prune, &[("FAILPOINTS", "fp-p1=return")]).await;
         assert_eq!(ran.status.code(), None, "{ran:?}");
         cut += 1;
         outside::check_file(&stand.db()).await;

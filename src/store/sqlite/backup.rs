@@ -121,9 +121,9 @@ pub async fn back_up(
         }
         Err(errno) => return Err(io_error(to)(errno.into())),
     }
-    failpoint!("b1");
+    failpoint!("fp-b1");
     sync_directory(to)?;
-    failpoint!("b1");
+    failpoint!("fp-b1");
     Ok(bytes)
 }
 
@@ -269,9 +269,9 @@ pub(super) async fn copy(
         .await
         .map_err(|error| failed(&error, from, &scratch.path))?;
     source.close().await.map_err(sqlite_error(from))?;
-    failpoint!("b1");
+    failpoint!("fp-b1");
     scratch.sync()?;
-    failpoint!("b1");
+    failpoint!("fp-b1");
     let options = SqliteConnectOptions::new()
         .filename(&scratch.path)
         .read_only(true)
@@ -286,7 +286,7 @@ pub(super) async fn copy(
     let checked = check_file(&mut made, &scratch.path).await;
     checked.map_err(|error| bad(error.to_string()))?;
     made.close().await.map_err(|error| bad(error.to_string()))?;
-    failpoint!("b1");
+    failpoint!("fp-b1");
     scratch.sync()
 }
 
@@ -316,7 +316,7 @@ async fn watch(
     let (whole, path) = (u64::try_from(whole).unwrap_or(0), scratch.path.clone());
     let mut handle = source.lock_handle().await?;
     handle.set_progress_handler(STEPS, move || {
-        failpoint!("b1");
+        failpoint!("fp-b1");
         let written = std::fs::metadata(&path).map_or(0, |file| file.len());
         progress(written.min(whole), whole);
         true

@@ -153,7 +153,7 @@ async fn batch(
         operations += bury(connection, statement, keep, now, planner, ids).await?;
     }
     let bodies = empty_bodies(connection, now.before(keep.bodies), now).await?;
-    failpoint!("p1");
+    failpoint!("fp-p1");
     let events = delete(
         connection,
         "DELETE FROM captured_events WHERE id IN (SELECT e.id FROM captured_events e \
