@@ -273,3 +273,15 @@ async fn every_kind_of_secret_is_read_again_and_named() {
     let secrets = [NEW, KEPT, NEW_PATH, NEW_ADMIN, "canary-api-key"];
     assert!(secrets.iter().all(|secret| !log.contains(secret)));
 }
+
+/// `systemctl reload` is promised, and does nothing for a unit that does not say how.
+#[test]
+fn the_unit_sends_the_signal_that_reads_the_secrets_again() {
+    let place = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/hookledger.service");
+    let unit = std::fs::read_to_string(place).unwrap();
+    assert!(
+        unit.lines()
+            .any(|line| line == "ExecReload=/bin/kill -HUP $MAINPID"),
+        "{unit}"
+    );
+}
