@@ -16,14 +16,14 @@ for patch in tests/planted/*.patch; do all+=("$(basename "$patch" .patch)"); don
 case "${1:---all}" in
 --all) chosen=("${all[@]}") ;;
 --rotate)
-    start=$((16#$(git rev-parse HEAD | cut -c1-6)))
+    start=$((16#$(git rev-parse HEAD 2>/dev/null | cut -c1-6 || date +%j)))
     chosen=()
     for n in $(seq 0 $(($2 - 1))); do chosen+=("${all[$(((start + n) % ${#all[@]}))]}"); done
     ;;
 *) chosen=("$@") ;;
 esac
 
-if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
+if [ -n "$(git status --porcelain --untracked-files=no 2>/dev/null)" ]; then
     echo 'planted: the working tree has changes; commit them first' >&2
     exit 2
 fi
