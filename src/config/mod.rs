@@ -28,6 +28,7 @@ mod tree;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
@@ -41,6 +42,9 @@ pub use tree::Origin;
 
 /// The default configuration, every key with its sentence.
 pub const DEFAULT: &str = include_str!("../../config/default.toml");
+
+/// The same, parsed once: SIGHUP and the tests load again and again.
+static DEFAULTS: LazyLock<Result<Table, Problem>> = LazyLock::new(|| parse(DEFAULT));
 
 /// What the configuration is loaded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,9 +174,9 @@ pub struct Loaded {
 pub fn load(inputs: &Inputs, purpose: Purpose) -> Result<Loaded, Problems> {
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     let mut tree = tree::Tree::default();
-    match parse(DEFAULT) {
-        Ok(table) => tree.overlay(table, &Origin::Default, &mut problems),
-        Err(problem) => problems.push(problem),
+    match &*DEFAULTS {
+        Ok(table) => tree.overlay(table.clone(), &Origin::Default, &mut problems),
+        Err(problem) => problems.push(problem.clone()),
     }
     match inputs.file.as_ref().map(|f| inputs.text_of(f)).transpose() {
         Ok(Some(text)) => match parse(&text) {

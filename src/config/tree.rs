@@ -157,7 +157,7 @@ fn first_segment(key: &str) -> &str {
 
 fn flatten(at: &str, value: Value, into: &mut Vec<(String, Value)>) {
     let under = |name: &str| {
-        let name = if name.contains('.') {
+        let name = if name.contains('.') || name.trim().is_empty() {
             format!("\"{name}\"")
         } else {
             name.to_owned()

@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use super::slots::{Slot, Slots, count};
-use super::turns::{TakesTurns, Turn, until_stopped};
+use super::turns::{AGAIN, TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::backoff::Backoff;
 use crate::base::clock::Clock;
@@ -262,24 +262,23 @@ impl TakesTurns for Sender {
     }
 
     async fn turn(self: &Arc<Self>, turn: &Turn<'_>) -> Result<Duration, StoreError> {
-        loop {
-            let due = self.claim().await?;
-            if due.is_empty() {
-                break;
-            }
-            for effect in due {
-                let slot = self.slots_of(&effect.record.effect).take(false);
-                let (sender, group, freed) =
-                    (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
-                turn.group.spawn("effect", async move {
-                    tokio::select! {
-                        _ = sender.send(effect, slot) => {}
-                        // Cut off while sending: the next start finds it and its policy decides.
-                        () = group.forced() => {}
-                    }
-                    freed.notify_one();
-                });
-            }
+        let due = self.claim().await?;
+        let claimed = !due.is_empty();
+        for effect in due {
+            let slot = self.slots_of(&effect.record.effect).take(false);
+            let (sender, group, freed) =
+                (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
+            turn.group.spawn("effect", async move {
+                tokio::select! {
+                    _ = sender.send(effect, slot) => {}
+                    // Cut off while sending: the next start finds it and its policy decides.
+                    () = group.forced() => {}
+                }
+                freed.notify_one();
+            });
+        }
+        if claimed {
+            return Ok(AGAIN);
         }
         let now = self.clock.now();
         // What is overdue waits for a slot, and the end of a running send tells.

@@ -25,7 +25,7 @@ use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
 use super::slots::{Slot, Slots, count};
-use super::turns::{TakesTurns, Turn, until_stopped};
+use super::turns::{AGAIN, TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::failpoint::failpoint;
@@ -364,21 +364,20 @@ impl TakesTurns for Worker {
             Pass::Probe => return Ok(Duration::from_secs(1)),
             Pass::Open => {}
         }
-        loop {
-            let leases = self.claim().await?;
-            if leases.is_empty() {
-                break;
-            }
-            for lease in leases {
-                // Taken here, not in the task, so that the next claim sees it.
-                let slot = self.slots.take(is_old(&lease));
-                let (worker, group, freed) =
-                    (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
-                turn.group.spawn("work item", async move {
-                    worker.run_or_release(lease, slot, &group).await;
-                    freed.notify_one();
-                });
-            }
+        let leases = self.claim().await?;
+        let claimed = !leases.is_empty();
+        for lease in leases {
+            // Taken here, not in the task, so that the next claim sees it.
+            let slot = self.slots.take(is_old(&lease));
+            let (worker, group, freed) =
+                (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
+            turn.group.spawn("work item", async move {
+                worker.run_or_release(lease, slot, &group).await;
+                freed.notify_one();
+            });
+        }
+        if claimed {
+            return Ok(AGAIN);
         }
         let now = self.clock.now();
         let next = self.store.next_work_due().await?;

@@ -3,7 +3,9 @@
 //!
 //! Races: the store's news is marked as seen before the turn reads what is due, so a commit during the
 //! turn ends the wait at once; a slot that frees during the turn leaves its permit. If the writer is
-//! gone there is no more news, and the loop goes by its times: it must not spin.
+//! gone there is no more news, and the loop goes by its times: it must not spin. A turn claims once:
+//! under a steady load there is always more, and between two claims the loop must beat and hear that
+//! it is to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,9 @@ use crate::telemetry::metrics;
 
 /// Rest after a turn that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// What a turn says that claimed something: there may be more.
+pub(super) const AGAIN: Duration = Duration::ZERO;
 
 /// What a turn works in.
 #[derive(Debug)]
@@ -40,7 +45,7 @@ pub(super) trait TakesTurns: Send + Sync {
     /// What it waits by.
     fn clock(&self) -> &dyn Clock;
 
-    /// Starts what it can, and says how long nothing new can be due.
+    /// Starts what one claim finds, and says how long nothing new can be due.
     async fn turn(self: &Arc<Self>, turn: &Turn<'_>) -> Result<Duration, StoreError>;
 }
 
@@ -66,6 +71,7 @@ pub(super) async fn until_stopped<T: TakesTurns>(part: Arc<T>, group: Shutdown, 
             }
         };
         tokio::select! {
+            biased;
             () = group.stopping() => return,
             Ok(()) = news.changed() => {}
             () = freed.notified() => {}

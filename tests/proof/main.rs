@@ -29,6 +29,7 @@ mod crash;
 mod deploys;
 mod disk;
 mod door;
+mod faults;
 mod load;
 mod loops;
 mod power;
@@ -49,6 +50,7 @@ const ROWS: &[&[Row]] = &[
     disk::ROWS,
     stop::ROWS,
     storms::ROWS,
+    faults::ROWS,
     clock::ROWS,
     loops::ROWS,
     backup::ROWS,

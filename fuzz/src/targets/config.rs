@@ -36,7 +36,10 @@ pub(super) fn check(input: &[u8]) {
                 inputs = inputs.with_environment([(name, value)]);
             }
         } else if let Some((key, value)) = steered(line, "#flag ") {
-            inputs = inputs.with_flag(key, value);
+            // A flag's key is one of ours, never what somebody typed.
+            if !key.trim().is_empty() {
+                inputs = inputs.with_flag(key, value);
+            }
         }
     }
     let loaded = config::load(&inputs, purpose);

@@ -364,3 +364,14 @@ fn a_mistyped_variable_is_named_and_told_also_when_something_else_refuses() {
         assert!(!warned(&others, name), "{name}");
     }
 }
+
+#[test]
+fn a_key_without_a_name_is_told_by_its_quotes() {
+    let all = problems(&Inputs::new().with_text("\"\" = 1\n[worker]\n\" \" = 2\n"));
+    for wanted in ["\"\": is not a key", "worker.\" \": is not a key"] {
+        assert!(
+            all.iter().any(|problem| problem.starts_with(wanted)),
+            "{wanted}: {all:?}"
+        );
+    }
+}
