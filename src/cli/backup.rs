@@ -48,7 +48,7 @@ pub(super) async fn run(
     };
     let bytes = back_up(&settings.store.path, &file, args.overwrite, progress()).await?;
     let removed = match args.keep {
-        Some(keep) => thin_out(to, keep)?,
+        Some(keep) => thin_out(to, keep, &file)?,
         None => Vec::new(),
     };
     let document = json!({
@@ -123,13 +123,17 @@ fn clear(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn thin_out(directory: &Path, keep: u32) -> Result<Vec<String>, Failure> {
-    let all = dated(directory, "")?;
-    let over = all
-        .len()
-        .saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX));
+/// Removes all but the newest `keep`. `made` is one of those, whatever its name says: the clock may
+/// have been set back since the others were made.
+fn thin_out(directory: &Path, keep: u32, made: &Path) -> Result<Vec<String>, Failure> {
+    let mut others = dated(directory, "")?;
+    others.retain(|other| other != made);
+    let stay = usize::try_from(keep)
+        .unwrap_or(usize::MAX)
+        .saturating_sub(1);
+    let over = others.len().saturating_sub(stay);
     let mut removed = Vec::new();
-    for old in all.into_iter().take(over) {
+    for old in others.into_iter().take(over) {
         std::fs::remove_file(&old)?;
         removed.push(old.display().to_string());
     }
@@ -176,6 +180,26 @@ impl From<BackupError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_one_just_made_stays_whatever_the_clock_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("hookledger-20250101T000000Z.db");
+        let later = [
+            "hookledger-20261130T162151Z.db",
+            "hookledger-20261130T162152Z.db",
+        ];
+        for path in later
+            .iter()
+            .map(|name| dir.path().join(name))
+            .chain([made.clone()])
+        {
+            std::fs::write(path, "").unwrap();
+        }
+        assert_eq!(thin_out(dir.path(), 2, &made).unwrap().len(), 1);
+        let left = dated(dir.path(), "").unwrap();
+        assert_eq!(left, [made, dir.path().join(later[1])]);
+    }
 
     #[test]
     fn only_names_of_ours_are_counted() {

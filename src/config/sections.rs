@@ -114,12 +114,26 @@ fn networks(r: &mut Reader<'_>, key: &str, otherwise: Option<&str>) -> Vec<ipnet
             let address = || text.parse::<std::net::IpAddr>().map(Into::into);
             text.parse().or_else(|_| address()).ok()
         })
+        .map(canonical)
         .collect();
     if nets.len() != wanted {
         let fix = "write each as 10.0.0.0/8, fd00::/8 or a single address";
         r.problem(key, "has an entry that is not a network", fix);
     }
     nets
+}
+
+/// Addresses are compared as what they are: a network of IPv4 written as one of IPv6 would hold none.
+fn canonical(net: ipnet::IpNet) -> ipnet::IpNet {
+    let ipnet::IpNet::V6(v6) = net else {
+        return net;
+    };
+    let mapped = v6
+        .addr()
+        .to_ipv4_mapped()
+        .zip(v6.prefix_len().checked_sub(96));
+    let v4 = mapped.and_then(|(address, length)| ipnet::Ipv4Net::new(address, length).ok());
+    v4.map_or(net, Into::into)
 }
 
 fn sources(r: &mut Reader<'_>) -> BTreeMap<String, Source> {
@@ -352,5 +366,25 @@ fn log(r: &mut Reader<'_>) -> Log {
     Log {
         filter,
         format: r.word("log.format", None, &words, LogFormat::Auto),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv4_is_one_however_it_is_written() {
+        for (written, meant) in [
+            ("::ffff:203.0.113.0/120", "203.0.113.0/24"),
+            ("::ffff:203.0.113.9/128", "203.0.113.9/32"),
+            ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+            ("::/0", "::/0"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+        ] {
+            let net = canonical(written.parse().unwrap());
+            assert_eq!(net, meant.parse().unwrap(), "{written}");
+        }
     }
 }

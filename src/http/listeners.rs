@@ -76,6 +76,10 @@ impl Inherited {
                 .take_tcp_listener(number)
                 .and_then(|socket| {
                     let socket = socket.ok_or(io::ErrorKind::NotFound)?;
+                    // One that is only bound looks the same, and nobody could ever connect to it.
+                    if !rustix::net::sockopt::socket_acceptconn(&socket)? {
+                        return Err(io::Error::other("it does not listen"));
+                    }
                     socket.set_nonblocking(true)?;
                     Ok(socket)
                 })

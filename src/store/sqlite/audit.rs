@@ -227,6 +227,9 @@ impl Reader {
     /// # Errors
     /// The file could not be read. One that is damaged is an answer, not an error.
     pub async fn audit(&self, bounds: &Bounds) -> Result<Vec<Violation>, StoreError> {
+        // Before anything is read: a long look at a large file, beside a busy service, keeps the log
+        // from being emptied, and would find itself.
+        let log = long_log(&self.path);
         let mut found = damage(&self.pool).await?;
         if found.is_empty() {
             let mut reader = self.pool.acquire().await?;
@@ -235,7 +238,7 @@ impl Reader {
                 ask(&mut reader, question, bounds, &mut found).await?;
             }
         }
-        found.extend(long_log(&self.path));
+        found.extend(log);
         Ok(found)
     }
 }

@@ -99,9 +99,11 @@ pub async fn back_up(
     if !overwrite && to.symlink_metadata().is_ok() {
         return Err(exists(to));
     }
-    if is_part_of(from, to) {
-        let path = to.display().to_string();
-        return Err(BackupError::Itself { path });
+    for path in [to, &scratch_of(to)] {
+        if is_part_of(from, path) {
+            let path = path.display().to_string();
+            return Err(BackupError::Itself { path });
+        }
     }
     let scratch = Scratch::take(to)?;
     let bytes = copy(from, &scratch, progress).await?;
@@ -174,6 +176,11 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// The name under which the copy to `to` is made.
+fn scratch_of(to: &Path) -> PathBuf {
+    beside(to, ".tmp")
+}
+
 /// The file a copy is made in, ours for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -184,7 +191,7 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Takes `to` with `.tmp` behind it, empty, readable by its owner alone.
     pub(super) fn take(to: &Path) -> Result<Self, BackupError> {
-        let path = beside(to, ".tmp");
+        let path = scratch_of(to);
         let file = lock(&path)?;
         file.set_len(0).map_err(io_error(&path))?;
         for end in ["-journal", "-wal", "-shm"] {
@@ -210,6 +217,8 @@ fn lock(path: &Path) -> Result<File, BackupError> {
         .truncate(false)
         .write(true)
         .mode(0o600)
+        // What a link of that name points to is somebody's file, and would be emptied.
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
         .open(path)
         .map_err(&io)?;
     match file.try_lock() {

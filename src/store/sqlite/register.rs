@@ -41,6 +41,11 @@ impl Store {
                         if !known.registered {
                             complete(connection, &known, &new, now).await?;
                         }
+                        if known.registered_at.is_none() && !known.state.is_settled() {
+                            // Imported before whoever started it came to say so: it is theirs to act
+                            // on, however soon it ends.
+                            outbox::release(connection, known.id).await?;
+                        }
                         let record = by_id(connection, known.id).await?;
                         plan(
                             connection,
@@ -135,8 +140,9 @@ impl Store {
             .await
     }
 
-    /// Plans what is missing of a settled operation's effects and queues a look at one that is not
-    /// settled; the operator's "go on". False when there is no such operation.
+    /// Plans what is missing of an operation's effects, makes the dead and held ones due again, and
+    /// queues a look at one that is not settled; the operator's "go on". False when there is no such
+    /// operation.
     pub async fn retry_operation(
         &self,
         id: Uuid,
@@ -152,10 +158,10 @@ impl Store {
                     };
                     outbox::release(connection, id).await?;
                     let record = by_id(connection, record.id).await?;
-                    if record.state.is_settled() {
-                        plan(connection, &record, give_up_at, &*planner, &*ids, now).await?;
-                        outbox::revive(connection, id, now, give_up_at).await?;
-                    } else if let Some(name) = &record.name {
+                    plan(connection, &record, give_up_at, &*planner, &*ids, now).await?;
+                    outbox::revive(connection, id, now, give_up_at).await?;
+                    if let Some(name) = record.name.as_ref().filter(|_| !record.state.is_settled())
+                    {
                         enqueue(connection, name, Reason::Operator, now).await?;
                     }
                     log(connection, id, now, "retried", "operator", None).await?;
@@ -273,7 +279,7 @@ async fn complete(
 /// Plans the effects a record now matches: of its ending, or of what it waits for. With a planner that
 /// does not decide, a settled record is marked as never planned: the repair sweep plans it by the rules
 /// of the service that runs it. What the outbox holds stays, and keys keep it from being doubled.
-async fn plan(
+pub(super) async fn plan(
     connection: &mut SqliteConnection,
     record: &Operation,
     give_up_at: Timestamp,

@@ -112,6 +112,10 @@ async fn apply(
         if look.reason == Reason::Webhook && before.told == Told::Rescued {
             set_told(connection, id, Told::Late).await?;
         }
+        if look.reason == Reason::Webhook && before.effects_withheld {
+            // The look that the restore or the import made due was faster than the delivery.
+            release(connection, &before, &look, now, planner, ids).await?;
+        }
         return Ok(Applied::AlreadySettled(Box::new(before)));
     }
     count_look(connection, &before, &look).await?;
@@ -126,6 +130,12 @@ async fn apply(
             next_look_at,
         } => {
             running(connection, &before, *requires_action, *next_look_at).await?;
+            if before.effects_withheld {
+                // It may have become overdue while they were withheld, and it does so only once.
+                let record = by_id(connection, id).await?;
+                let give_up_at = look.terms.give_up_at;
+                register::plan(connection, &record, give_up_at, planner, ids, now).await?;
+            }
             if *requires_action != before.requires_action {
                 flag(
                     connection,
@@ -341,6 +351,25 @@ async fn settle(
         alerts::recover(connection, &subject, now, planner, ids).await?;
     }
     Ok(())
+}
+
+/// Sends what was withheld of a settled operation: this service answered a delivery of the ending, so
+/// nobody acted on it before.
+async fn release(
+    connection: &mut SqliteConnection,
+    settled: &Operation,
+    look: &Look,
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<(), StoreError> {
+    outbox::release(connection, settled.id).await?;
+    let record = by_id(connection, settled.id).await?;
+    let give_up_at = look.terms.give_up_at;
+    register::plan(connection, &record, give_up_at, planner, ids, now).await?;
+    let (what, cause) = ("effects released", look.reason.as_str());
+    let why = Some("a delivery of the ending came after the restore or the import");
+    log(connection, settled.id, now, what, cause, why).await
 }
 
 async fn running(

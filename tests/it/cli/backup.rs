@@ -61,6 +61,24 @@ fn of_dated_backups_the_newest_are_kept_and_no_other_file_is_touched() {
 }
 
 #[test]
+fn no_file_of_anybody_s_is_emptied_for_what_a_backup_is_made_in() {
+    let mut place = Place::bare().with_ledger();
+    let at = |name: &str| place.path().join(name);
+    std::fs::write(at("theirs"), "theirs").unwrap();
+    std::os::unix::fs::symlink(at("theirs"), at("copy.db.tmp")).unwrap();
+    place.refused(1, &["backup", "copy.db"]);
+    assert_eq!(std::fs::read_to_string(at("theirs")).unwrap(), "theirs");
+    // A ledger may be called what a copy is called until it is whole.
+    let ledger = at("other.tmp");
+    std::fs::rename(at("webhook.db"), &ledger).unwrap();
+    let before = std::fs::read(&ledger).unwrap();
+    place.set("HOOK_DB", "other.tmp");
+    let text = place.refused(2, &["backup", "other"]);
+    assert!(text.contains("belongs to the ledger itself"), "{text}");
+    assert_eq!(std::fs::read(&ledger).unwrap(), before);
+}
+
+#[test]
 fn a_backup_in_progress_is_not_disturbed() {
     let place = Place::bare().with_ledger();
     let other = File::create(place.path().join("copy.db.tmp")).unwrap();

@@ -244,3 +244,40 @@ async fn a_delivery_that_this_service_answers_releases_withheld_effects() {
     assert_eq!(w.send().await.len(), 1);
     assert!(!w.operation(A).await.unwrap().effects_withheld);
 }
+
+#[tokio::test]
+async fn a_delivery_releases_withheld_effects_also_when_the_look_was_faster() {
+    let w = World::new().await;
+    w.registrar
+        .import(vec![A.parse().unwrap()], None, false)
+        .await
+        .unwrap();
+    w.api.says(A, succeeded(A));
+    w.reconcile().await;
+    w.work().await;
+    assert!(w.operation(A).await.unwrap().effects_withheld);
+    let event = w.tell("m1", A).await.event_id;
+    w.work().await;
+    assert!(!w.operation(A).await.unwrap().effects_withheld);
+    assert_eq!(w.send().await.len(), 1);
+    assert!(w.operation(A).await.unwrap().side_effect_done);
+    w.replay(event).await;
+    w.tell("m2", A).await;
+    w.work().await;
+    assert_eq!(w.send().await, [], "sent once");
+}
+
+#[tokio::test]
+async fn whoever_registers_what_was_imported_before_its_end_has_its_effects() {
+    let w = World::new().await;
+    let kind = || Some("nightly".parse().unwrap());
+    for (name, kind) in [(A, None), ("batches/b", kind())] {
+        let names = vec![name.parse().unwrap()];
+        w.registrar.import(names, kind, false).await.unwrap();
+        w.register(name, "nightly").await;
+        w.api.says(name, succeeded(name));
+    }
+    w.reconcile().await;
+    w.work().await;
+    assert_eq!(w.send().await.len(), 2);
+}

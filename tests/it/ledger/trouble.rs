@@ -1,9 +1,13 @@
 //! What is late, gone, broken, forbidden or poison.
 
+use std::sync::Arc;
+
+use hookledger::domain::effect::{AmbiguousPolicy, EffectRule, Trigger};
 use hookledger::domain::fault::Fault;
 use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::Outcome;
-use hookledger::work::{Fetching, ItemEnd};
+use hookledger::effects::plan::Planner;
+use hookledger::work::{Fetching, ItemEnd, Worker};
 use serde_json::json;
 
 use crate::support::world::{Says, World, running, succeeded};
@@ -241,4 +245,68 @@ async fn requires_action_is_a_flag_that_alerts_and_ends() {
     w.work().await;
     assert!(!w.operation(name).await.unwrap().requires_action);
     assert_eq!(w.base.store.open_alerts().await.unwrap(), []);
+}
+
+/// Rules that act on what the others leave alone.
+fn worrier() -> Arc<Planner> {
+    let rule = EffectRule {
+        name: "worry".to_owned(),
+        job_kind: "*".to_owned(),
+        on: vec![Trigger::Overdue, Trigger::State(OperationState::Gone)],
+        ambiguous: AmbiguousPolicy::Retry,
+    };
+    Arc::new(Planner::new(vec![rule], Vec::new()))
+}
+
+async fn due(w: &World) -> Vec<String> {
+    let due = w.base.store.effects_due().await.unwrap();
+    due.into_iter().map(|(name, _)| name).collect()
+}
+
+#[tokio::test]
+async fn what_became_overdue_while_its_effects_were_withheld_is_told_once_it_is_seen_going_on() {
+    let w = World::new().await;
+    let names = vec![A.parse().unwrap()];
+    w.registrar.import(names, None, false).await.unwrap();
+    w.advance(31 * 24 * HOUR);
+    let flagged = w.base.store.flag_overdue(HOUR, worrier()).await.unwrap();
+    assert_eq!((flagged, due(&w).await.len()), (1, 0), "withheld");
+    w.api.says(A, running(A));
+    w.reconcile().await;
+    let (store, clock, ids) = (&w.base.store, &w.base.clock, &w.base.ids);
+    let worker = Worker::new(
+        store.clone(),
+        w.api.clone(),
+        worrier(),
+        clock.clone(),
+        ids.clone(),
+        &w.settings,
+    );
+    Arc::new(worker).step().await.unwrap();
+    assert_eq!(due(&w).await, ["worry"]);
+}
+
+#[tokio::test]
+async fn a_person_can_release_the_effects_of_one_that_is_gone() {
+    let w = World::new().await;
+    let names = vec![A.parse().unwrap()];
+    w.registrar.import(names, None, false).await.unwrap();
+    while w.operation(A).await.unwrap().state == OperationState::Pending {
+        w.advance(31 * MINUTE);
+        w.reconcile().await;
+        w.work().await;
+    }
+    while !w.send().await.is_empty() {}
+    let gone = w.operation(A).await.unwrap();
+    assert!(gone.effects_withheld);
+    assert_eq!(due(&w).await, [""; 0], "the alerts are told");
+    let end = w.now().after(HOUR);
+    let store = &w.base.store;
+    assert!(
+        store
+            .retry_operation(gone.id, end, worrier())
+            .await
+            .unwrap()
+    );
+    assert_eq!(due(&w).await, ["worry"]);
 }

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use hookledger::base::clock::{Clock as _, SystemClock};
+use rustix::net::{AddressFamily, SocketType, bind, socket};
 use tokio::task::JoinSet;
 
 use crate::support::stand::{SOON, Stand, silent, succeeded};
@@ -45,4 +46,18 @@ async fn connections_made_between_two_processes_are_answered_by_the_next() {
         "the operator's listener"
     );
     service.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_only_has_an_address_is_refused_at_the_start() {
+    let mut stand = Stand::up().await;
+    stand.kill().await;
+    let deaf = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&deaf, &stand.public).unwrap();
+    let admin = TcpListener::bind(stand.admin).unwrap();
+    let mut service = stand.spawn_on(&deaf.into(), &admin);
+    assert_eq!(service.ended(SOON).await.code(), Some(1));
+    let log = service.logged();
+    assert!(log.contains("socket 0 that was handed down"), "{log}");
+    assert!(log.contains("it does not listen"), "{log}");
 }
