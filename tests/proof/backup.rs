@@ -43,11 +43,7 @@ async fn cut_off(tier: Tier) -> Verdict {
         }
         n
     };
-    let kills = async {
-        let figures = kill_often(&stand, &stored, tier.of(20, 200)).await;
-        done.store(true, Ordering::Relaxed);
-        figures
-    };
+    let kills = async { kill_often(&stand, &stored, &done, tier.of(20, 200)).await };
     let (during, (points, cut, whole)) = tokio::join!(load, kills);
     assert!(cut > 0, "none of {points} points cut a backup off");
     assert!(whole > 0, "no backup was cut off after it had its name");
@@ -102,7 +98,13 @@ async fn check(file: &Path, told: &Told) {
 }
 
 /// How many points a backup has, and how many of `rounds` were cut off before and after the rename.
-async fn kill_often(stand: &Stand, stored: &Mutex<Told>, rounds: usize) -> (usize, usize, usize) {
+/// `done` ends the load for the last of them, which need a file that grows no more.
+async fn kill_often(
+    stand: &Stand,
+    stored: &Mutex<Told>,
+    done: &AtomicBool,
+    rounds: usize,
+) -> (usize, usize, usize) {
     let mut points = 8;
     while backup(stand, stored, points).await.is_some() {
         points *= 2;
@@ -116,8 +118,12 @@ async fn kill_often(stand: &Stand, stored: &Mutex<Told>, rounds: usize) -> (usiz
     for round in 0..rounds {
         count(backup(stand, stored, points * round / rounds).await);
     }
+    done.store(true, Ordering::Relaxed);
     // The last ones, one by one: synced, checked, named. The file has grown meanwhile.
-    let (mut low, mut high) = (0, points * 2);
+    let (mut low, mut high) = (0, points);
+    while backup(stand, stored, high).await == Some(false) {
+        high *= 2;
+    }
     while low + 1 < high {
         let middle = low.midpoint(high);
         match backup(stand, stored, middle).await {
