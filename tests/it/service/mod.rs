@@ -7,6 +7,7 @@ mod faults;
 mod import;
 mod inherited;
 mod paths;
+mod proofs;
 mod reload;
 mod rotation;
 mod stop;
