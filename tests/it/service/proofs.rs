@@ -1,7 +1,5 @@
 //! The ways in which the provider proves a delivery, side by side in one running service.
 
-#![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
-
 use hookledger::base::clock::{Clock as _, SystemClock};
 use hookledger::simulator::{Kind, Mode, NewJob, Outcome, WebhookPlan};
 use standardwebhooks::Webhook;
