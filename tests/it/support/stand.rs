@@ -51,10 +51,34 @@ pub(crate) struct Stand {
     /// Where the fake Gemini is.
     pub(crate) base: String,
     pub(crate) http: reqwest::Client,
+    pub(crate) service: Option<Service>,
+    /// Looks through what was logged, before the directory goes.
+    _logs: Logs,
     pub(crate) dir: TempDir,
     db: PathBuf,
-    pub(crate) service: Option<Service>,
     clock: SystemClock,
+}
+
+/// Every log of every scene, searched for every secret when the scene ends.
+struct Logs(PathBuf);
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let files = std::fs::read_dir(&self.0).unwrap();
+        for path in files.map(|file| file.unwrap().path()) {
+            if path.extension().is_none_or(|end| end != "log") {
+                continue;
+            }
+            let log = std::fs::read_to_string(&path).unwrap();
+            for (name, secret) in SECRETS {
+                let line = log.lines().find(|line| line.contains(secret));
+                assert_eq!(line, None, "{name} is in {}", path.display());
+            }
+        }
+    }
 }
 
 impl Stand {
@@ -99,8 +123,9 @@ impl Stand {
             admin,
             base,
             http: process::client(),
-            dir,
             service: None,
+            _logs: Logs(dir.path().to_owned()),
+            dir,
             clock: SystemClock::new(),
         };
         stand.start().await;
