@@ -25,7 +25,7 @@ use super::reject::Reject;
 use super::secret_set::SecretSet;
 use super::shared_secret::SharedSecret;
 use super::signing_secret::{BadSigningSecret, SigningSecret};
-use super::standard_webhooks::{Presented, well_formed_id};
+use super::standard_webhooks::{Presented, is_repeated, well_formed_id};
 use crate::base::clock::Timestamp;
 use crate::config::settings::{Hooks, Require, Source};
 
@@ -197,6 +197,10 @@ impl Verifier {
             Some(secret) => secret.check(headers)?,
             None => false,
         };
+        // Whatever proves it: proxies disagree on which copy counts, and the id is dedupe's.
+        if is_repeated(headers) {
+            return Err(Reject::MalformedSignature);
+        }
         let accepts_signatures = rules.accepts_signatures();
         let signature = if accepts_signatures {
             Presented::read(headers)?

@@ -286,3 +286,20 @@ fn all_problems_are_listed_at_once_without_their_secrets() {
     let again = Verifier::new(&hooks, &sources, &no_keys()).unwrap_err();
     assert_eq!(again, problems);
 }
+
+/// Also beside a right shared header, and where no signature is asked for.
+#[test]
+fn a_repeated_header_of_the_standard_is_refused_whatever_else_proves_it() {
+    for verifier in [
+        verifier(source(Require::Any, true, &[SIGNING])),
+        verifier(source(Require::Any, true, &[])),
+    ] {
+        for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+            let mut twice = headers(Right, Nothing, NOW);
+            twice.insert(name, "one".parse().unwrap());
+            twice.append(name, "one".parse().unwrap());
+            let found = deliver(&verifier, &twice).map(|_| ());
+            assert_eq!(found, Err(Reject::MalformedSignature), "{name}");
+        }
+    }
+}

@@ -106,6 +106,13 @@ pub(super) fn sole_signature(headers: &HeaderMap) -> Result<Option<&[u8]>, Rejec
     Ok(first)
 }
 
+/// Whether one of the three headers is there more than once.
+pub(super) fn is_repeated(headers: &HeaderMap) -> bool {
+    [ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER]
+        .iter()
+        .any(|name| headers.get_all(*name).iter().nth(1).is_some())
+}
+
 /// The `webhook-id`, if there is exactly one and it is of the accepted form: 1 to 256 visible ASCII
 /// characters without a dot. Beyond that it is opaque.
 pub fn well_formed_id(headers: &HeaderMap) -> Option<&str> {

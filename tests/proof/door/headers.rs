@@ -27,10 +27,11 @@ pub(super) async fn run(tier: Tier) -> Verdict {
                     "{what}: {answer}"
                 );
             }
+            two_framings(&stand).await;
         }
     };
     let ((), accepted) = load::beside(&stand, "127.0.0.3", 50, all).await;
-    let strange = "SELECT count(*) FROM captured_events WHERE webhook_id NOT LIKE 'beside-%'";
+    let strange = "SELECT count(*) FROM captured_events WHERE webhook_id IS NULL OR webhook_id NOT LIKE 'beside-%'";
     assert_eq!(
         outside::count(&stand.db(), strange).await,
         0,
@@ -91,7 +92,9 @@ fn heads() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "an id that is not ASCII",
-            whole(&format!("{host}{length}webhook-id: \u{e9}\r\n")),
+            whole(&format!(
+                "{host}{length}webhook-id: \u{e9}\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AA==\r\n"
+            )),
         ),
         (
             "a folded header",
@@ -104,10 +107,6 @@ fn heads() -> Vec<(&'static str, Vec<u8>)> {
         (
             "a length with a sign",
             whole(&format!("{host}Content-Length: +{}\r\n", body.len())),
-        ),
-        (
-            "length and chunked",
-            chunked(&format!("{length}Transfer-Encoding: chunked\r\n")),
         ),
         (
             "a transfer coding we do not know",
@@ -131,13 +130,39 @@ fn heads() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// A length and chunks: the chunks count (RFC 9112, 6.3), and the connection ends with the answer, so what
+/// a proxy may have taken for a second request is never read as one.
+async fn two_framings(stand: &Stand) {
+    let body = "1\r\n{\r\n0\r\n\r\n";
+    let one = format!(
+        "POST /hooks/gemini/nobody HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\
+         Transfer-Encoding: chunked\r\n\r\n{body}GET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
+        body.len() + 37
+    );
+    let mut stream = TcpStream::connect(stand.public).await.unwrap();
+    stream.write_all(one.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    assert!(end.is_ok(), "it was left open");
+    let answer = String::from_utf8_lossy(&answer);
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+}
+
+/// What it is answered, or nothing when the connection is closed without an answer. Our side stays open:
+/// whoever hangs up is owed no answer.
 async fn exchange(stand: &Stand, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(stand.public).await.unwrap();
     // It may be refused before it has said all.
     drop(stream.write_all(request).await);
-    drop(stream.shutdown().await);
     let mut answer = Vec::new();
-    let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    let whole = async {
+        while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+            if !matches!(stream.read_buf(&mut answer).await, Ok(1..)) {
+                break;
+            }
+        }
+    };
+    let end = tokio::time::timeout(PATIENCE, whole).await;
     assert!(end.is_ok(), "it was left open");
     String::from_utf8_lossy(&answer).into_owned()
 }
