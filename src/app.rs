@@ -30,7 +30,7 @@ use crate::base::ids::{Ids, RandomIds};
 use crate::base::shutdown::{Heartbeat, Shutdown};
 use crate::base::swap::Swap;
 use crate::config::settings::Settings;
-use crate::config::{Loaded, Problems};
+use crate::config::{Effective, Loaded, Problems};
 use crate::domain::ledger::PlanEffects;
 use crate::effects::Registry;
 use crate::effects::plan::Planner;
@@ -45,6 +45,7 @@ use crate::http::listeners::{Inherited, Listeners};
 use crate::http::peers::Peers;
 use crate::http::serve::{self, ServeSettings};
 use crate::http::state::AdminState;
+use crate::http::web::Web;
 use crate::receive::Receiver;
 use crate::reconcile::Reconciler;
 use crate::reconcile::rotation::Rotation;
@@ -66,6 +67,7 @@ pub struct App {
     pub admin: SocketAddr,
     store: Store,
     secrets: Secrets,
+    shown: Swap<Option<Effective>>,
     groups: Groups,
     patience: Duration,
 }
@@ -158,18 +160,9 @@ impl App {
         );
         let hooks = hooks::routes(Arc::new(door));
         let public_routes = hooks.merge(public_health_router(Arc::clone(&health)));
-        let (registrar, receiver) = (parts.registrar, parts.receiver);
-        let (subscription, gemini) = (parts.subscription, parts.gemini);
-        let state = AdminState::new(
-            settings,
-            store.clone(),
-            registrar,
-            receiver,
-            health,
-            metrics,
-        )
-        .with_subscription(subscription.clone())
-        .with_upkeep(parts.upkeep);
+        let web = web(settings, &clock, &ids, &groups);
+        web.keep_samples(Arc::clone(&health), store.clone());
+        let state = parts.operators(settings, &store, health, metrics, &web);
         let door_secrets = (verifier, keys, kept);
         let app = Self {
             public: addresses.0,
@@ -179,9 +172,10 @@ impl App {
                 settings,
                 door_secrets,
                 state.secrets(),
-                gemini,
-                subscription,
+                parts.gemini,
+                parts.subscription,
             ),
+            shown: web.effective(),
             groups: groups.clone(),
             patience: settings.server.stop_timeout,
         };
@@ -203,6 +197,11 @@ impl App {
             "hookledger accepts deliveries"
         );
         Ok(app)
+    }
+
+    /// Shows the operator this configuration, which is the one in force.
+    pub fn shows(&self, effective: &Effective) {
+        self.shown.set(Some(effective.clone()));
     }
 
     /// Completes with the reason when the service cannot go on.
@@ -290,6 +289,23 @@ impl Parts {
         Ok(())
     }
 
+    /// What the operator's listener works with.
+    fn operators(
+        &self,
+        settings: &Settings,
+        store: &Store,
+        health: Arc<Health>,
+        metrics: Metrics,
+        web: &Arc<Web>,
+    ) -> AdminState {
+        let (registrar, receiver) = (self.registrar.clone(), self.receiver.clone());
+        let store = store.clone();
+        AdminState::new(settings, store, registrar, receiver, health, metrics)
+            .with_subscription(self.subscription.clone())
+            .with_upkeep(Arc::clone(&self.upkeep))
+            .with_web(Arc::clone(web))
+    }
+
     fn start_loops(&self, group: &Shutdown) {
         start(group, "worker", &self.worker, Worker::run_loop);
         start(group, "sender", &self.sender, Sender::run_loop);
@@ -333,6 +349,16 @@ fn watch(
         min_free_disk: settings.store.min_free_disk,
         fetching: Arc::new(move || worker.fetching()),
     }))
+}
+
+fn web(
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    ids: &Arc<dyn Ids>,
+    groups: &Groups,
+) -> Arc<Web> {
+    let (clock, ids) = (Arc::clone(clock), Arc::clone(ids));
+    Arc::new(Web::new(settings, clock, ids, groups.doors.clone()))
 }
 
 /// How long each loop may rest between two turns.
@@ -385,6 +411,7 @@ pub async fn serve(
             return Ok(());
         }
     };
+    app.shows(&loaded.effective);
     let end = loop {
         tokio::select! {
             signal = asked.next() => {

@@ -58,8 +58,8 @@ pub(super) async fn run(
             fresh,
             url,
         } => {
-            let delivery = Delivery::read(&access.event(id).await?)?;
-            let target = curl::Target::of(access.settings(), &delivery.source, url.as_deref())?;
+            let delivery = curl::read(&access.event(id).await?)?;
+            let target = curl::target(access.settings(), &delivery.source, url.as_deref())?;
             let fresh = if fresh {
                 Some(renewed(access, &delivery)?)
             } else {

@@ -138,6 +138,11 @@ impl Problem {
     pub const fn status(&self) -> StatusCode {
         self.status
     }
+
+    /// Its sentence.
+    pub const fn detail(&self) -> &'static str {
+        self.detail
+    }
 }
 
 impl IntoResponse for Problem {

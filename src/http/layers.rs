@@ -65,7 +65,9 @@ async fn around(
         }
         if let Some(Peer(peer)) = request.extensions().get().copied() {
             let client = common.peers.client(peer.ip(), request.headers());
+            let https = common.peers.https(peer.ip(), request.headers());
             request.extensions_mut().insert(client);
+            request.extensions_mut().insert(https);
         }
         request.extensions_mut().insert(RequestId(id));
         next.run(request).await

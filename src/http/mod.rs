@@ -2,7 +2,7 @@
 //!
 //! [`serve`](serve::serve) accepts connections under limits and deadlines, [`layers`] dresses every
 //! request alike. [`hooks`] is the public door, [`admin`] the operator's API; [`health`] answers
-//! probes, [`metrics`] renders the numbers. Handlers parse, call one use case and render.
+//! probes, [`metrics`] renders the numbers, [`web`] is the operator's page. Handlers parse, call one use case and render.
 
 pub mod admin;
 pub mod body;
@@ -21,4 +21,5 @@ mod receiver;
 pub mod serve;
 pub mod state;
 mod unread;
+pub mod web;
 mod write_deadline;

@@ -14,6 +14,7 @@ use http::HeaderMap;
 use ipnet::IpNet;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
 /// Most entries of the header looked at.
 const MAX_HOPS: usize = 32;
 
@@ -31,6 +32,10 @@ pub struct Client {
     /// Whether limits per address make sense for it.
     pub limited: bool,
 }
+
+/// Whether the client spoke https, as a request extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Https(pub bool);
 
 impl Peers {
     /// Forwarding headers count from `trusted_proxies` alone.
@@ -78,6 +83,14 @@ impl Peers {
             // A proxy that forwards nothing hides everybody behind itself.
             limited: !self.is_trusted(address),
         }
+    }
+
+    /// Whether the client behind `peer` spoke https, as a trusted proxy says: its last word counts.
+    pub fn https(&self, peer: IpAddr, headers: &HeaderMap) -> Https {
+        let said = headers.get_all(FORWARDED_PROTO).iter().next_back();
+        let last = said.and_then(|value| value.as_bytes().rsplit(|b| *b == b',').next());
+        let https = last.is_some_and(|word| word.trim_ascii().eq_ignore_ascii_case(b"https"));
+        Https(https && self.is_trusted(peer.to_canonical()))
     }
 
     fn is_trusted(&self, address: IpAddr) -> bool {

@@ -7,6 +7,7 @@ use url::Url;
 
 use super::admin::AdminTokens;
 use super::health::Health;
+use super::web::Web;
 use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::receive::Receiver;
@@ -31,6 +32,7 @@ pub struct AdminState {
     pub(super) body_timeout: Duration,
     pub(super) subscription: Option<Arc<Subscription>>,
     pub(super) upkeep: Option<Arc<Upkeep>>,
+    pub(super) web: Option<Arc<Web>>,
 }
 
 impl AdminState {
@@ -55,6 +57,7 @@ impl AdminState {
             body_timeout: settings.server.body_timeout,
             subscription: None,
             upkeep: None,
+            web: None,
         }
     }
 
@@ -74,6 +77,13 @@ impl AdminState {
     #[must_use]
     pub fn with_upkeep(mut self, upkeep: Arc<Upkeep>) -> Self {
         self.upkeep = Some(upkeep);
+        self
+    }
+
+    /// With the page beside the API.
+    #[must_use]
+    pub fn with_web(mut self, web: Arc<Web>) -> Self {
+        self.web = Some(web);
         self
     }
 }

@@ -14,6 +14,7 @@
 
 mod reenable;
 pub mod rotation;
+pub mod standing;
 pub mod subscription;
 pub mod upkeep;
 pub mod wanted;

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use super::reenable::Reenable;
 use super::rotation::{Progress, Rotation};
+use super::standing::Standing;
 use super::wanted::Wanted;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::shutdown::{Heartbeat, Shutdown};
@@ -83,6 +84,7 @@ pub struct Subscription {
     reenable: bool,
     batch_size: u32,
     memory: Mutex<Memory>,
+    standing: Swap<Standing>,
 }
 
 /// What is known between steps. Times are monotonic where nothing is compared with a record.
@@ -149,12 +151,21 @@ impl Subscription {
             reenable: subscription.reenable,
             batch_size: settings.reconcile.batch_size,
             memory: Mutex::default(),
+            standing: Swap::new(Standing {
+                pings: subscription.ping_interval.is_some(),
+                ..Standing::default()
+            }),
         })
     }
 
     /// How secrets are rotated, when there is a file for them.
     pub const fn rotation(&self) -> Option<&Rotation> {
         self.rotation.as_ref()
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        *self.standing.get()
     }
 
     /// Looks after what `settings` describe from now on: the address holds the path token.
@@ -182,11 +193,24 @@ impl Subscription {
         if self.clock.monotonic() >= memory.next_poll {
             self.look(&mut memory, &mut turn).await?;
             memory.next_poll = self.clock.monotonic() + self.poll_interval;
+            self.saw(&turn, None);
         }
         self.close_gap(&mut memory, &mut turn).await?;
         self.fly(&mut memory, &mut turn).await?;
         self.rotate(&mut memory, &mut turn).await?;
         Ok(turn)
+    }
+
+    /// Remembers what a turn saw.
+    fn saw(&self, turn: &Turn, took: Option<Duration>) {
+        let (now, before) = (self.clock.now(), self.standing());
+        let canary = turn.canary.filter(|word| *word != "sent");
+        self.standing.set(Standing {
+            look: turn.found.map(|word| (now, word)).or(before.look),
+            canary: canary.map(|word| (now, word)).or(before.canary),
+            canary_took: took.or(before.canary_took),
+            pings: before.pings,
+        });
     }
 
     async fn look(&self, memory: &mut Memory, turn: &mut Turn) -> Result<(), StoreError> {
@@ -322,9 +346,10 @@ impl Subscription {
         match &memory.canary {
             Canary::Flies { sent, at, id } => {
                 let sent = *sent;
+                let took = now.saturating_sub(sent);
                 let came = self.store.pinged_since(SOURCE, id.as_str(), *at).await?;
                 let word = if came {
-                    metrics::canary_took(now.saturating_sub(sent));
+                    metrics::canary_took(took);
                     self.recover(CANARY_ALERT).await?;
                     "arrived"
                 } else if now >= sent + self.ping_bound {
@@ -340,6 +365,7 @@ impl Subscription {
                 };
                 metrics::canary(word);
                 turn.canary = Some(word);
+                self.saw(turn, came.then_some(took));
                 memory.canary = Canary::Rests {
                     until: sent + interval,
                 };
@@ -365,6 +391,7 @@ impl Subscription {
                 };
                 metrics::canary(word);
                 turn.canary = Some(word);
+                self.saw(turn, None);
             }
         }
         Ok(())

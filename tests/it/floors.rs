@@ -37,6 +37,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("sqlx", &["store"]),
     ("libsqlite3_sys", &["store"]),
     ("axum", &["http", "simulator"]),
+    ("maud", &["http/web"]),
     ("clap", &["cli"]),
     (
         "reqwest",

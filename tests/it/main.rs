@@ -38,3 +38,4 @@ mod subscription;
 mod support;
 mod testing_doc;
 mod verification_doc;
+mod web;

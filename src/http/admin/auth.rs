@@ -24,12 +24,15 @@ use super::refusal::Refusal;
 use crate::base::swap::Swap;
 use crate::config::settings::{Admin, AnyToken, Scope};
 
+/// A token as it is kept.
+pub(in super::super) type TokenDigest = [u8; 32];
+
 /// One accepted token, by its digest.
 #[derive(Clone)]
 struct Known {
     name: Arc<str>,
     scope: Scope,
-    digest: [u8; 32],
+    digest: TokenDigest,
 }
 
 /// The accepted tokens; clones are the same ones. Replaced whole, so a request is judged by those
@@ -59,13 +62,14 @@ impl AdminTokens {
         self.holder(presented).is_some()
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.get().is_empty()
+    /// The digest and the name of the token presented, if it is one of them.
+    pub(in super::super) fn sign_in(&self, presented: &str) -> Option<(TokenDigest, Arc<str>)> {
+        let (name, _) = self.holder(presented)?;
+        Some((Sha256::digest(presented).into(), name))
     }
 
-    /// Whose token it is. All are compared, so the time does not tell which one matched.
-    fn holder(&self, presented: &str) -> Option<(Arc<str>, Scope)> {
-        let digest: [u8; 32] = Sha256::digest(presented).into();
+    /// Whose token has this digest now.
+    pub(in super::super) fn by_digest(&self, digest: &TokenDigest) -> Option<(Arc<str>, Scope)> {
         let mut holder = None;
         for one in &*self.0.get() {
             if bool::from(digest.ct_eq(&one.digest)) {
@@ -73,6 +77,15 @@ impl AdminTokens {
             }
         }
         holder
+    }
+
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.0.get().is_empty()
+    }
+
+    /// Whose token it is. All are compared, so the time does not tell which one matched.
+    fn holder(&self, presented: &str) -> Option<(Arc<str>, Scope)> {
+        self.by_digest(&Sha256::digest(presented).into())
     }
 }
 

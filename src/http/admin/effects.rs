@@ -21,21 +21,21 @@ pub(super) struct Effects {
     next_cursor: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EffectParams {
-    q: Option<String>,
-    state: Option<String>,
-    effect: Option<String>,
-    cause: Option<String>,
-    since: Option<String>,
-    until: Option<String>,
-    cursor: Option<String>,
-    limit: Option<String>,
+pub(in super::super) struct EffectParams {
+    pub(in super::super) q: Option<String>,
+    pub(in super::super) state: Option<String>,
+    pub(in super::super) effect: Option<String>,
+    pub(in super::super) cause: Option<String>,
+    pub(in super::super) since: Option<String>,
+    pub(in super::super) until: Option<String>,
+    pub(in super::super) cursor: Option<String>,
+    pub(in super::super) limit: Option<String>,
 }
 
 impl EffectParams {
-    fn filter(&self) -> Result<EffectFilter, Refusal> {
+    pub(in super::super) fn filter(&self) -> Result<EffectFilter, Refusal> {
         Ok(EffectFilter {
             q: input::prefix(self.q.as_deref())?,
             state: input::word(
@@ -110,7 +110,11 @@ pub(super) async fn resolve(
 
 /// The store refuses both an effect that is not there and one on its way; which of the two it was
 /// is looked up afterwards, and an effect never goes away while it is on its way.
-async fn decide(state: &AdminState, id: Uuid, what: EffectRetry) -> Result<EffectRecord, Refusal> {
+pub(in super::super) async fn decide(
+    state: &AdminState,
+    id: Uuid,
+    what: EffectRetry,
+) -> Result<EffectRecord, Refusal> {
     let done = state.registrar.resolve_effect(id, what).await?;
     let effect = find(state, id).await?;
     if !done {
@@ -121,7 +125,7 @@ async fn decide(state: &AdminState, id: Uuid, what: EffectRetry) -> Result<Effec
     Ok(effect)
 }
 
-async fn find(state: &AdminState, id: Uuid) -> Result<EffectRecord, Refusal> {
+pub(in super::super) async fn find(state: &AdminState, id: Uuid) -> Result<EffectRecord, Refusal> {
     let effect = state.store.effect(id).await?;
     effect.ok_or_else(|| Refusal::not_found("There is no effect of this id."))
 }

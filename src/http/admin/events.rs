@@ -14,28 +14,28 @@ use super::input::{self, Input, Nothing, Params, Segment};
 use super::operations;
 use super::refusal::Refusal;
 use crate::domain::event::Verdict;
-use crate::domain::ledger::EventRecord;
+use crate::domain::ledger::{CapturedEvent, EventRecord};
 use crate::domain::operation::OperationRef;
 use crate::receive;
-use crate::store::EventFilter;
+use crate::store::{EventFilter, Received};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EventParams {
-    operation: Option<String>,
-    q: Option<String>,
-    source: Option<String>,
-    r#type: Option<String>,
-    verdict: Option<String>,
-    since: Option<String>,
-    until: Option<String>,
-    cursor: Option<String>,
-    limit: Option<String>,
+pub(in super::super) struct EventParams {
+    pub(in super::super) operation: Option<String>,
+    pub(in super::super) q: Option<String>,
+    pub(in super::super) source: Option<String>,
+    pub(in super::super) r#type: Option<String>,
+    pub(in super::super) verdict: Option<String>,
+    pub(in super::super) since: Option<String>,
+    pub(in super::super) until: Option<String>,
+    pub(in super::super) cursor: Option<String>,
+    pub(in super::super) limit: Option<String>,
 }
 
 impl EventParams {
     /// Everything but the operation, which may have to be looked up.
-    fn filter(&self) -> Result<EventFilter, Refusal> {
+    pub(in super::super) fn filter(&self) -> Result<EventFilter, Refusal> {
         // A duplicate is counted and not captured, so nothing has that verdict.
         let verdict =
             |word: &str| Verdict::from_word(word).filter(|verdict| *verdict != Verdict::Duplicate);
@@ -109,8 +109,7 @@ pub(super) async fn show(
     State(state): State<Arc<AdminState>>,
     Segment(id): Segment,
 ) -> Result<Json<Captured>, Refusal> {
-    let event = state.store.event(input::id(&id)?).await?;
-    let event = event.ok_or_else(unknown)?;
+    let event = find(&state, input::id(&id)?).await?;
     let headers = event.headers.into_iter().map(|(name, value)| {
         let value = String::from_utf8(value).map_or_else(
             |bytes| json!({"base64": data_encoding::BASE64.encode(bytes.as_bytes())}),
@@ -137,11 +136,7 @@ pub(super) async fn replay(
     Segment(id): Segment,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<(StatusCode, Json<Replayed>), Refusal> {
-    let received = match state.receiver.replay(input::id(&id)?).await? {
-        receive::Replayed::Received(received) => received,
-        receive::Replayed::Emptied => return Err(Refusal::conflict(EMPTIED)),
-        receive::Replayed::Unknown => return Err(unknown()),
-    };
+    let received = play_again(&state, input::id(&id)?).await?;
     let replayed = Replayed {
         event_id: received.event_id,
         status: received.verdict,
@@ -149,8 +144,24 @@ pub(super) async fn replay(
     Ok((StatusCode::ACCEPTED, Json(replayed)))
 }
 
+/// Puts a captured delivery through the queue once more.
+pub(in super::super) async fn play_again(
+    state: &AdminState,
+    id: Uuid,
+) -> Result<Received, Refusal> {
+    match state.receiver.replay(id).await? {
+        receive::Replayed::Received(received) => Ok(received),
+        receive::Replayed::Emptied => Err(Refusal::conflict(EMPTIED)),
+        receive::Replayed::Unknown => Err(unknown()),
+    }
+}
+
 const EMPTIED: &str = "The event's body was removed (store.body_retention); ask the API about its \
                        operation instead: POST .../operations/NAME/retry.";
+
+pub(in super::super) async fn find(state: &AdminState, id: Uuid) -> Result<CapturedEvent, Refusal> {
+    state.store.event(id).await?.ok_or_else(unknown)
+}
 
 fn unknown() -> Refusal {
     Refusal::not_found("There is no captured event of this id; it may have been pruned.")

@@ -178,7 +178,7 @@ pub(super) fn limit(text: Option<&str>) -> Result<u32, Refusal> {
 }
 
 /// A UUID, of which there are many spellings and here one.
-pub(super) fn id(text: &str) -> Result<Uuid, Refusal> {
+pub(in super::super) fn id(text: &str) -> Result<Uuid, Refusal> {
     as_id(text).ok_or_else(|| {
         Refusal::bad_request("The id in the path must be a UUID, as this API shows them.")
     })

@@ -11,13 +11,13 @@
 //! action and POST reads only the last.
 
 mod auth;
-mod effects;
-mod events;
+pub(super) mod effects;
+pub(super) mod events;
 mod import;
-mod input;
-mod operations;
+pub(super) mod input;
+pub(super) mod operations;
 mod prune;
-mod queue;
+pub(super) mod queue;
 mod refusal;
 mod reservations;
 mod subscription;
@@ -28,18 +28,21 @@ use axum::routing::{get, post};
 use axum::{Router, middleware};
 
 pub use auth::AdminTokens;
+pub(super) use auth::TokenDigest;
 pub use refusal::Refusal;
 
 use super::error::Problem;
 use super::health;
 use super::metrics;
 use super::state::AdminState;
+use super::web;
 
 /// Everything of the operator's listener: API, health with its detail, metrics. To be dressed by
 /// [`layers::wrap`](super::layers::wrap) like every router.
 pub fn admin_router(state: AdminState) -> Router {
     let health = health::detailed_router(Arc::clone(&state.health));
     let state = Arc::new(state);
+    let pages = web::router(&state);
     let api = Router::new()
         .route(
             "/operations",
@@ -76,4 +79,5 @@ pub fn admin_router(state: AdminState) -> Router {
         .route("/metrics", get(metrics::page))
         .with_state(state)
         .merge(health)
+        .merge(pages)
 }

@@ -48,24 +48,24 @@ pub(super) struct Operations {
     next_cursor: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OperationParams {
-    q: Option<String>,
-    kind: Option<String>,
-    job_kind: Option<String>,
-    state: Option<String>,
-    settled_by: Option<String>,
-    overdue: Option<String>,
-    told: Option<String>,
-    since: Option<String>,
-    until: Option<String>,
-    cursor: Option<String>,
-    limit: Option<String>,
+pub(in super::super) struct OperationParams {
+    pub(in super::super) q: Option<String>,
+    pub(in super::super) kind: Option<String>,
+    pub(in super::super) job_kind: Option<String>,
+    pub(in super::super) state: Option<String>,
+    pub(in super::super) settled_by: Option<String>,
+    pub(in super::super) overdue: Option<String>,
+    pub(in super::super) told: Option<String>,
+    pub(in super::super) since: Option<String>,
+    pub(in super::super) until: Option<String>,
+    pub(in super::super) cursor: Option<String>,
+    pub(in super::super) limit: Option<String>,
 }
 
 impl OperationParams {
-    fn filter(&self) -> Result<OperationFilter, Refusal> {
+    pub(in super::super) fn filter(&self) -> Result<OperationFilter, Refusal> {
         let states = OperationState::ALL.map(OperationState::as_str);
         Ok(OperationFilter {
             q: input::prefix(self.q.as_deref())?,
@@ -149,7 +149,15 @@ pub(super) async fn act(
         return Err(Refusal::from(Problem::METHOD_NOT_ALLOWED)
             .because("An operation takes GET. The one action is POST .../operations/NAME/retry."));
     };
-    let operation = find(&state, which).await?;
+    let operation = look_again(&state, find(&state, which).await?).await?;
+    Ok((StatusCode::ACCEPTED, Json(operation)))
+}
+
+/// Queues a look, or makes the effects of a settled one due again.
+pub(in super::super) async fn look_again(
+    state: &AdminState,
+    operation: Operation,
+) -> Result<Operation, Refusal> {
     if operation.name.is_none() {
         return Err(Refusal::conflict(
             "The operation is reserved and has no name yet, so there is nothing to look at; bind \
@@ -160,11 +168,11 @@ pub(super) async fn act(
         return Err(unknown());
     }
     let operation = state.store.operation(operation.id).await?;
-    Ok((StatusCode::ACCEPTED, Json(operation.ok_or_else(unknown)?)))
+    operation.ok_or_else(unknown)
 }
 
 /// The operation of that name or ledger id. No name is a UUID: every name has a slash.
-pub(super) async fn find(state: &AdminState, which: &str) -> Result<Operation, Refusal> {
+pub(in super::super) async fn find(state: &AdminState, which: &str) -> Result<Operation, Refusal> {
     let found = match input::as_id(which) {
         Some(id) => state.store.operation(id).await?,
         None => state.store.operation_by_name(&input::name(which)?).await?,

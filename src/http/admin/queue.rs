@@ -19,20 +19,20 @@ pub(super) struct Items {
     next_cursor: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct QueueParams {
-    q: Option<String>,
-    state: Option<String>,
-    reason: Option<String>,
-    since: Option<String>,
-    until: Option<String>,
-    cursor: Option<String>,
-    limit: Option<String>,
+pub(in super::super) struct QueueParams {
+    pub(in super::super) q: Option<String>,
+    pub(in super::super) state: Option<String>,
+    pub(in super::super) reason: Option<String>,
+    pub(in super::super) since: Option<String>,
+    pub(in super::super) until: Option<String>,
+    pub(in super::super) cursor: Option<String>,
+    pub(in super::super) limit: Option<String>,
 }
 
 impl QueueParams {
-    fn filter(&self) -> Result<WorkFilter, Refusal> {
+    pub(in super::super) fn filter(&self) -> Result<WorkFilter, Refusal> {
         Ok(WorkFilter {
             q: input::prefix(self.q.as_deref())?,
             state: input::word(

@@ -86,6 +86,17 @@ impl Refusal {
         ))
     }
 
+    /// Its HTTP status.
+    pub const fn status(&self) -> StatusCode {
+        self.problem.status()
+    }
+
+    /// What is told about it.
+    pub fn detail(&self) -> &str {
+        let own = self.detail.as_deref();
+        own.unwrap_or_else(|| self.problem.detail())
+    }
+
     /// The same refusal with a detail of its own.
     #[must_use]
     pub fn because(mut self, detail: impl Into<Cow<'static, str>>) -> Self {

@@ -17,6 +17,7 @@ pub(super) mod reports;
 pub(super) mod restore;
 pub(super) mod rows;
 pub(super) mod settle;
+mod story;
 pub(super) mod sweep;
 pub(super) mod upkeep;
 pub(super) mod write;

@@ -1,0 +1,203 @@
+//! The work queue, and its dead letters put back.
+
+use axum::body::Body;
+use axum::extract::State;
+use http::{Response, StatusCode};
+use maud::{Markup, html};
+
+use super::super::admin::Refusal;
+use super::super::admin::queue::QueueParams;
+use super::Desk;
+use super::answer::{Refused, page};
+use super::filters::{self, Asked};
+use super::layout::{Page, Room};
+use super::parts::{Button, ago, badge, count, empty, pager, time, tone_of_work};
+use super::seat::{Order, Seat};
+use super::{operations, sign_in};
+use crate::base::clock::Timestamp;
+use crate::domain::ledger::WorkRecord;
+use crate::domain::work::{Reason, WorkState};
+use crate::store::WorkFilter;
+
+/// Rows of a page.
+const ROWS: u32 = 50;
+/// Dead letters shown before all are put back.
+const SHOWN: u32 = 10;
+
+const DEAD: &str = "/queue?state=dead";
+
+fn filter(asked: &Asked, now: Timestamp) -> Result<WorkFilter, Refusal> {
+    let (since, until) = asked.age(now);
+    let params = QueueParams {
+        q: asked.get("q"),
+        state: asked.get("state"),
+        reason: asked.get("reason"),
+        since,
+        until,
+        ..QueueParams::default()
+    };
+    params.filter()
+}
+
+pub(super) async fn list(
+    State(desk): State<Desk>,
+    seat: Seat,
+    asked: Asked,
+) -> Result<Response<Body>, Refused> {
+    let now = desk.admin.health.now();
+    let dead = asked.get("state").as_deref() == Some("dead");
+    let rows = match filter(&asked, now) {
+        Err(refusal) => filters::refused(&refusal),
+        Ok(filter) => {
+            let cursor = asked.cursor().and_then(|c| c.parse().ok());
+            let found = desk.admin.store.work_items(&filter, cursor, ROWS).await?;
+            html! {
+                @if found.items.is_empty() {
+                    (nothing(dead))
+                } @else {
+                    @if dead { p { a.button #all href="/queue/retry" { "Retry all dead letters" } } }
+                    (table(&seat, &found.items, now))
+                }
+                (pager("/queue", &asked.pairs(), asked.cursor(), found.next_cursor.as_deref()))
+            }
+        }
+    };
+    let fields = html! {
+        (asked.choice("state", "State", &WorkState::ALL.map(WorkState::as_str)))
+        (asked.choice("reason", "Why", &Reason::ALL.map(Reason::as_str)))
+        (asked.text("q", "Operation begins", "batches/… or its end"))
+        (asked.ages())
+    };
+    let title = if dead { "Dead letters" } else { "Queue" };
+    let content = Page {
+        seat: &seat,
+        room: Room::Queue,
+        title,
+        head: html! {
+            h1 { (title) }
+            (tabs(&asked))
+            (filters::form("/queue", &asked, &fields))
+        },
+        live: rows,
+        still: html! {},
+    };
+    Ok(page(StatusCode::OK, content.render()))
+}
+
+fn tabs(asked: &Asked) -> Markup {
+    let now = asked.get("state").unwrap_or_default();
+    html! {
+        nav.tabs aria-label="Parts of the queue" {
+            @for (word, words) in [("", "All"), ("ready", "Waiting"), ("leased", "In hand"), ("dead", "Dead letters"), ("done", "Done")] {
+                @let path = if word.is_empty() { "/queue".to_owned() } else { format!("/queue?state={word}") };
+                a href=(path) aria-current=[(word == now).then_some("page")] { (words) }
+            }
+        }
+    }
+}
+
+fn nothing(dead: bool) -> Markup {
+    if dead {
+        empty(
+            "No dead letter.",
+            &html! { "A look that fails too often would be here, with its reason." },
+        )
+    } else {
+        let next = html! { "A webhook, a registration and the timer each put a look here; it stays listed after it is done." };
+        empty("Nothing is in this part of the queue.", &next)
+    }
+}
+
+fn table(seat: &Seat, all: &[WorkRecord], now: Timestamp) -> Markup {
+    html! {
+        div.scroll {
+            table.cards {
+                thead { tr { th { "Operation" } th { "State" } th { "Why" } th { "Due" } th { "How it went" } th { "Decide" } } }
+                tbody {
+                    @for one in all {
+                        tr {
+                            td.wide { a.name id={ "w-" (one.id) } href=(operations::way(&one.operation)) { (one.operation) } }
+                            td data-label="State" { (badge(one.state.as_str(), tone_of_work(one.state))) }
+                            td data-label="Why" { (one.reason.as_str()) }
+                            td data-label="Due" { (time(one.available_at)) }
+                            td data-label="How it went" { (course(one, now)) }
+                            td data-label="Decide" {
+                                @if one.state == WorkState::Dead {
+                                    (Button::new(seat, format!("retry-{}", one.id), "/queue/retry", "Retry")
+                                        .with("id", one.id.to_string()).with("back", seat.here.clone()))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn course(one: &WorkRecord, now: Timestamp) -> Markup {
+    html! {
+        @if let Some(outcome) = &one.outcome { (outcome.replace('_', " ")) " " }
+        @if let (Some(error), true) = (&one.last_error, one.state != WorkState::Done) { (error) "; " }
+        @if one.attempts > 0 { (count(one.attempts.into(), "charged attempt", "charged attempts")) }
+        @if let Some(at) = one.finished_at { span.note { " " (ago(at, now)) } }
+    }
+}
+
+/// How many there are, before all of them are put back.
+pub(super) async fn confirm(
+    State(desk): State<Desk>,
+    seat: Seat,
+) -> Result<Response<Body>, Refused> {
+    let store = &desk.admin.store;
+    let dead = store.gauges().await?.dead;
+    let filter = WorkFilter {
+        state: Some(WorkState::Dead),
+        ..WorkFilter::default()
+    };
+    let first = store.work_items(&filter, None, SHOWN).await?.items;
+    let content = Page {
+        seat: &seat,
+        room: Room::Queue,
+        title: "Retry all dead letters",
+        head: html! { h1 { "Retry all dead letters" } },
+        live: html! {
+            @if dead == 0 {
+                (nothing(true))
+            } @else {
+                p { "Nothing has been done yet. This puts " strong { (count(dead, "dead letter", "dead letters")) } " back into the queue, each due at once:" }
+                ul.plainly {
+                    @for one in &first {
+                        li { span.name { (one.operation) } " " span.note { (one.last_error.as_deref().unwrap_or("no reason was kept")) } }
+                    }
+                    @if dead > first.len() as u64 { li { "and " (dead - first.len() as u64) " more" } }
+                }
+                div.acts {
+                    (Button::new(&seat, "retry-all", "/queue/retry", "Retry all of them").with("all", "yes").with("back", DEAD).main())
+                    a href=(DEAD) { "Back to the list" }
+                }
+            }
+        },
+        still: html! {},
+    };
+    Ok(page(StatusCode::OK, content.render()))
+}
+
+/// Puts one dead letter back, or all.
+pub(super) async fn retry(
+    State(desk): State<Desk>,
+    Order { seat, fields }: Order,
+) -> Result<Response<Body>, Refused> {
+    let back = sign_in::place(fields.get("back")).to_owned();
+    let id = match (fields.get("id").map(str::parse), fields.get("all")) {
+        (Some(Ok(id)), None) => Some(id),
+        (None, Some("yes")) => None,
+        _ => return Err(Refusal::bad_request("Name one by its id, or say all=yes.").into()),
+    };
+    let retried = desk.admin.store.retry_dead(id).await?;
+    let said = match retried {
+        0 => "None was dead any more.".to_owned(),
+        n => format!("Put back: {}.", count(n, "item", "items")),
+    };
+    Ok(seat.back(&desk, &back, said))
+}
