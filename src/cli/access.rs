@@ -16,14 +16,14 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::args::{End, Import, PageArgs, Which};
+use super::args::{
+    EffectFlags, End, EventFlags, Import, OperationFlags, PageArgs, Query, QueueFlags, Which,
+};
 use super::client::{Client, Found};
 use super::failure::Failure;
 use super::file::File;
 use crate::config::Settings;
-use crate::domain::effect::EffectState;
-use crate::domain::operation::{JobKind, OperationName, OperationState};
-use crate::domain::work::WorkState;
+use crate::domain::operation::{JobKind, OperationName};
 
 /// Who answers.
 #[derive(Debug)]
@@ -107,16 +107,18 @@ impl Access {
 
     pub(super) async fn operations(
         &self,
-        state: Option<OperationState>,
+        flags: &OperationFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
-        match &self.via {
-            Via::Service(service) => {
-                let state = ("state", state.map(OperationState::as_str));
-                list(service, "/api/v1/operations", state, page).await
+        fill("operations", page, |page| async move {
+            match &self.via {
+                Via::Service(service) => {
+                    list(service, "/api/v1/operations", flags.query(), &page).await
+                }
+                Via::File(file) => file.operations(flags, &page).await,
             }
-            Via::File(file) => file.operations(state, page).await,
-        }
+        })
+        .await
     }
 
     pub(super) async fn operation(&self, which: &Which) -> Result<Value, Failure> {
@@ -135,15 +137,18 @@ impl Access {
 
     pub(super) async fn events(
         &self,
-        operation: Option<&str>,
+        flags: &EventFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
-        match &self.via {
-            Via::Service(service) => {
-                list(service, "/api/v1/events", ("operation", operation), page).await
+        fill("events", page, |page| async move {
+            match &self.via {
+                Via::Service(service) => {
+                    list(service, "/api/v1/events", flags.query(), &page).await
+                }
+                Via::File(file) => file.events(flags, &page).await,
             }
-            Via::File(file) => file.events(operation, page).await,
-        }
+        })
+        .await
     }
 
     pub(super) async fn event(&self, id: Uuid) -> Result<Value, Failure> {
@@ -165,16 +170,16 @@ impl Access {
 
     pub(super) async fn queue(
         &self,
-        state: Option<WorkState>,
+        flags: &QueueFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
-        match &self.via {
-            Via::Service(service) => {
-                let state = ("state", state.map(WorkState::as_str));
-                list(service, "/api/v1/queue", state, page).await
+        fill("items", page, |page| async move {
+            match &self.via {
+                Via::Service(service) => list(service, "/api/v1/queue", flags.query(), &page).await,
+                Via::File(file) => file.queue(flags, &page).await,
             }
-            Via::File(file) => file.queue(state, page).await,
-        }
+        })
+        .await
     }
 
     pub(super) async fn retry_queue(&self, only: Option<i64>) -> Result<Value, Failure> {
@@ -190,16 +195,18 @@ impl Access {
 
     pub(super) async fn effects(
         &self,
-        state: Option<EffectState>,
+        flags: &EffectFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
-        match &self.via {
-            Via::Service(service) => {
-                let state = ("state", state.map(EffectState::as_str));
-                list(service, "/api/v1/effects", state, page).await
+        fill("effects", page, |page| async move {
+            match &self.via {
+                Via::Service(service) => {
+                    list(service, "/api/v1/effects", flags.query(), &page).await
+                }
+                Via::File(file) => file.effects(flags, &page).await,
             }
-            Via::File(file) => file.effects(state, page).await,
-        }
+        })
+        .await
     }
 
     /// Takes names from the provider's list over.
@@ -298,16 +305,38 @@ fn path_of(which: &Which, action: &str) -> String {
 async fn list(
     service: &Client,
     path: &str,
-    (field, wanted): (&str, Option<&str>),
+    mut query: Query,
     page: &PageArgs,
 ) -> Result<Value, Failure> {
-    let limit = page.limit.to_string();
-    let mut query = vec![("limit", limit.as_str())];
-    if let Some(wanted) = wanted {
-        query.push((field, wanted));
+    query.add("limit", Some(page.limit.to_string()));
+    query.add("cursor", page.cursor.as_deref());
+    service.get(path, &query.pairs()).await
+}
+
+/// A whole page, or the end: one answer looks at a bounded number of rows, and may find few of them.
+async fn fill<F>(
+    field: &str,
+    wanted: &PageArgs,
+    ask: impl Fn(PageArgs) -> F,
+) -> Result<Value, Failure>
+where
+    F: Future<Output = Result<Value, Failure>>,
+{
+    let mut rest = wanted.clone();
+    let mut rows = Vec::new();
+    loop {
+        let mut page = ask(rest.clone()).await?;
+        if let Some(Value::Array(more)) = page.get_mut(field) {
+            rest.limit = rest
+                .limit
+                .saturating_sub(u32::try_from(more.len()).unwrap_or(u32::MAX));
+            rows.append(more);
+        }
+        let next = page.get("next_cursor").and_then(Value::as_str);
+        if next.is_none() || rest.limit == 0 {
+            add(&mut page, field, Some(rows.into()));
+            return Ok(page);
+        }
+        rest.cursor = next.map(ToOwned::to_owned);
     }
-    if let Some(cursor) = &page.cursor {
-        query.push(("cursor", cursor.as_str()));
-    }
-    service.get(path, &query).await
 }

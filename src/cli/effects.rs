@@ -25,8 +25,8 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let (id, end): (Uuid, Option<End>) = match args.verb {
-        Effects::List { state, page } => {
-            return output.list(&access.effects(state, &page).await?, "effects", &COLUMNS);
+        Effects::List { flags, page } => {
+            return output.list(&access.effects(&flags, &page).await?, "effects", &COLUMNS);
         }
         Effects::Retry { id } => (id, None),
         Effects::Resolve { id, end } => (id, Some(end)),

@@ -44,8 +44,8 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     match args.verb {
-        Events::List { operation, page } => {
-            let found = access.events(operation.as_deref(), &page).await?;
+        Events::List { flags, page } => {
+            let found = access.events(&flags, &page).await?;
             output.list(&found, "events", &COLUMNS)
         }
         Events::Show { id } => {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::args::{End, PageArgs, Which};
+use super::args::{EffectFlags, End, EventFlags, OperationFlags, PageArgs, QueueFlags, Which};
 use super::backup::with_backup;
 use super::failure::Failure;
 use super::output;
@@ -23,15 +23,11 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::ids::{Ids, RandomIds};
 use crate::base::shutdown::Shutdown;
 use crate::config::Settings;
-use crate::domain::effect::EffectState;
 use crate::domain::ledger::{CapturedEvent, Operation};
-use crate::domain::operation::{JobKind, OperationName, OperationRef, OperationState};
-use crate::domain::work::WorkState;
+use crate::domain::operation::{JobKind, OperationName, OperationRef};
 use crate::effects::plan::Undecided;
 use crate::receive::{Receiver, Replayed};
-use crate::store::{
-    Binding, EffectRetry, EventFilter, OpenError, OpenOptions, Page, Reader, Registered, Store,
-};
+use crate::store::{Binding, EffectRetry, OpenError, OpenOptions, Page, Reader, Registered, Store};
 use crate::verify::PathTokens;
 use crate::work::{Policy, Registrar};
 
@@ -194,13 +190,13 @@ impl File {
 
     pub(super) async fn operations(
         &self,
-        state: Option<OperationState>,
+        flags: &OperationFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         let found = self
             .reader()
             .await?
-            .operations(state, id_cursor(page)?, page.limit)
+            .operations(&flags.filter(), id_cursor(page)?, page.limit)
             .await?;
         paged("operations", &found)
     }
@@ -237,11 +233,12 @@ impl File {
 
     pub(super) async fn events(
         &self,
-        operation: Option<&str>,
+        flags: &EventFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         let reader = self.reader().await?;
-        let segment = match operation {
+        let mut filter = flags.filter();
+        filter.segment = match flags.operation.as_deref() {
             None => None,
             Some(text) => match Uuid::try_parse(text) {
                 Ok(id) => match find(&reader, &Which::Id(id)).await?.name {
@@ -256,7 +253,6 @@ impl File {
                 ),
             },
         };
-        let filter = EventFilter { segment };
         let found = reader.events(&filter, id_cursor(page)?, page.limit).await?;
         paged("events", &found)
     }
@@ -284,7 +280,7 @@ impl File {
 
     pub(super) async fn queue(
         &self,
-        state: Option<WorkState>,
+        flags: &QueueFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         let cursor = match &page.cursor {
@@ -294,7 +290,7 @@ impl File {
         let found = self
             .reader()
             .await?
-            .work_items(state, cursor, page.limit)
+            .work_items(&flags.filter(), cursor, page.limit)
             .await?;
         paged("items", &found)
     }
@@ -306,13 +302,13 @@ impl File {
 
     pub(super) async fn effects(
         &self,
-        state: Option<EffectState>,
+        flags: &EffectFlags,
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         let found = self
             .reader()
             .await?
-            .effects(state, id_cursor(page)?, page.limit)
+            .effects(&flags.filter(), id_cursor(page)?, page.limit)
             .await?;
         paged("effects", &found)
     }

@@ -88,8 +88,8 @@ pub(super) async fn run(
             output.answer(&reserved, |_| reservation(&reserved))
         }
         Operations::Import(args) => import::run(access, &args, output).await,
-        Operations::List { state, page } => {
-            let found = access.operations(state, &page).await?;
+        Operations::List { flags, page } => {
+            let found = access.operations(&flags, &page).await?;
             output.list(&found, "operations", &COLUMNS)
         }
         Operations::Show { which } => {

@@ -24,8 +24,8 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     match args.verb {
-        Queue::List { state, page } => {
-            output.list(&access.queue(state, &page).await?, "items", &COLUMNS)
+        Queue::List { flags, page } => {
+            output.list(&access.queue(&flags, &page).await?, "items", &COLUMNS)
         }
         Queue::Retry { id } => {
             let done = access.retry_queue(id).await?;

@@ -27,6 +27,15 @@ pub enum Told {
 }
 
 impl Told {
+    /// Every way.
+    pub const ALL: [Self; 5] = [
+        Self::Undecided,
+        Self::Webhook,
+        Self::Rescued,
+        Self::Late,
+        Self::NoEvent,
+    ];
+
     /// The word used in tables and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,15 +49,7 @@ impl Told {
 
     /// Reads the word back.
     pub fn from_word(word: &str) -> Option<Self> {
-        [
-            Self::Undecided,
-            Self::Webhook,
-            Self::Rescued,
-            Self::Late,
-            Self::NoEvent,
-        ]
-        .into_iter()
-        .find(|t| t.as_str() == word)
+        Self::ALL.into_iter().find(|t| t.as_str() == word)
     }
 }
 

@@ -70,6 +70,9 @@ pub enum WorkState {
 }
 
 impl WorkState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Ready, Self::Leased, Self::Done, Self::Dead];
+
     /// The word used in tables and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -82,9 +85,7 @@ impl WorkState {
 
     /// Reads the word back.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Ready, Self::Leased, Self::Done, Self::Dead]
-            .into_iter()
-            .find(|s| s.as_str() == word)
+        Self::ALL.into_iter().find(|s| s.as_str() == word)
     }
 }
 

@@ -4,6 +4,7 @@
 //! repeats a value that it cannot parse.
 
 mod backup;
+mod filters;
 mod simulate;
 mod webhooks;
 
@@ -12,11 +13,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
 
-use crate::domain::effect::EffectState;
-use crate::domain::operation::{JobKind, OperationName, OperationState};
-use crate::domain::work::WorkState;
+use crate::domain::operation::{JobKind, OperationName};
 
 pub(super) use backup::{Backup, Import, Prune, Restore};
+pub(super) use filters::{EffectFlags, EventFlags, OperationFlags, Query, QueueFlags};
 pub(super) use simulate::{DynamicSigning, Simulate};
 pub(super) use webhooks::{WebhookState, Webhooks};
 
@@ -115,7 +115,7 @@ pub(super) struct Health {
     pub(super) url: Option<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct PageArgs {
     /// How many at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
@@ -155,9 +155,8 @@ pub(super) enum Operations {
     Import(Import),
     /// List operations, newest first
     List {
-        /// Only those in this state
-        #[arg(long, value_parser = operation_state())]
-        state: Option<OperationState>,
+        #[command(flatten)]
+        flags: OperationFlags,
         #[command(flatten)]
         page: PageArgs,
     },
@@ -199,9 +198,8 @@ impl std::str::FromStr for Which {
 pub(super) enum Events {
     /// List captured deliveries, newest first
     List {
-        /// Only those that name this operation
-        #[arg(long, value_name = "NAME")]
-        operation: Option<String>,
+        #[command(flatten)]
+        flags: EventFlags,
         #[command(flatten)]
         page: PageArgs,
     },
@@ -238,9 +236,8 @@ pub(super) enum Events {
 pub(super) enum Queue {
     /// List work items, newest first
     List {
-        /// Only those in this state
-        #[arg(long, value_parser = work_state())]
-        state: Option<WorkState>,
+        #[command(flatten)]
+        flags: QueueFlags,
         #[command(flatten)]
         page: PageArgs,
     },
@@ -262,9 +259,8 @@ pub(super) enum Alerts {
 pub(super) enum Effects {
     /// List effects, newest first
     List {
-        /// Only those in this state
-        #[arg(long, value_parser = effect_state())]
-        state: Option<EffectState>,
+        #[command(flatten)]
+        flags: EffectFlags,
         #[command(flatten)]
         page: PageArgs,
     },
@@ -319,40 +315,4 @@ fn reservation_id(text: &str) -> Result<Uuid, &'static str> {
 fn item_id(text: &str) -> Result<i64, &'static str> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.ok_or("an item id is wanted, a number as `queue list` prints it")
-}
-
-fn operation_state() -> impl clap::builder::TypedValueParser<Value = OperationState> {
-    words(
-        OperationState::ALL.map(OperationState::as_str),
-        OperationState::from_word,
-    )
-}
-
-fn effect_state() -> impl clap::builder::TypedValueParser<Value = EffectState> {
-    words(
-        EffectState::ALL.map(EffectState::as_str),
-        EffectState::from_word,
-    )
-}
-
-fn work_state() -> impl clap::builder::TypedValueParser<Value = WorkState> {
-    words(
-        [
-            WorkState::Ready,
-            WorkState::Leased,
-            WorkState::Done,
-            WorkState::Dead,
-        ]
-        .map(WorkState::as_str),
-        WorkState::from_word,
-    )
-}
-
-fn words<T: Clone + Send + Sync + 'static, const N: usize>(
-    all: [&'static str; N],
-    read: fn(&str) -> Option<T>,
-) -> impl clap::builder::TypedValueParser<Value = T> {
-    use clap::builder::TypedValueParser as _;
-    clap::builder::PossibleValuesParser::new(all)
-        .try_map(move |word| read(&word).ok_or("is no such state"))
 }

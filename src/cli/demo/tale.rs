@@ -8,7 +8,7 @@ use super::claim::{Claim, Found, What};
 use super::sink::Receipt;
 use crate::cli::failure::Failure;
 use crate::domain::operation::OperationName;
-use crate::store::{EventFilter, Reader};
+use crate::store::{EventFilter, Reader, WorkFilter};
 
 /// More rows than a story leaves behind.
 const ROWS: u32 = 500;
@@ -96,9 +96,13 @@ async fn find(reader: &Reader, name: &str) -> Result<Option<Found>, Failure> {
     };
     let filter = EventFilter {
         segment: Some(name.segment().to_owned()),
+        ..EventFilter::default()
     };
     let events = reader.events(&filter, None, ROWS).await?.items;
-    let mut work = reader.work_items(None, None, ROWS).await?.items;
+    let mut work = reader
+        .work_items(&WorkFilter::default(), None, ROWS)
+        .await?
+        .items;
     work.retain(|item| item.operation == name.as_str());
     Ok(Some(Found {
         effects: reader.effects_of(operation.id).await?,

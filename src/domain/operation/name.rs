@@ -33,6 +33,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Batch, Self::Video, Self::Interaction, Self::Operation];
+
     /// The word used in tables, JSON and configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,9 +48,7 @@ impl Kind {
 
     /// Reads the word back.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Batch, Self::Video, Self::Interaction, Self::Operation]
-            .into_iter()
-            .find(|k| k.as_str() == word)
+        Self::ALL.into_iter().find(|k| k.as_str() == word)
     }
 }
 

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::super::state::AdminState;
-use super::input::{self, Input, ListParams, Nothing, Params, Segment};
+use super::input::{self, Input, Nothing, Params, Segment};
 use super::refusal::Refusal;
 use crate::domain::effect::EffectState;
 use crate::domain::ledger::EffectRecord;
-use crate::store::EffectRetry;
+use crate::store::{EffectFilter, EffectRetry};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Effects {
@@ -21,14 +21,45 @@ pub(super) struct Effects {
     next_cursor: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EffectParams {
+    q: Option<String>,
+    state: Option<String>,
+    effect: Option<String>,
+    cause: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    cursor: Option<String>,
+    limit: Option<String>,
+}
+
+impl EffectParams {
+    fn filter(&self) -> Result<EffectFilter, Refusal> {
+        Ok(EffectFilter {
+            q: input::prefix(self.q.as_deref())?,
+            state: input::word(
+                "state",
+                self.state.as_deref(),
+                EffectState::from_word,
+                &EffectState::ALL.map(EffectState::as_str),
+            )?,
+            effect: input::text("effect", self.effect.as_deref())?,
+            cause: input::text("cause", self.cause.as_deref())?,
+            since: input::time("since", self.since.as_deref())?,
+            until: input::time("until", self.until.as_deref())?,
+        })
+    }
+}
+
 pub(super) async fn list(
     State(state): State<Arc<AdminState>>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<EffectParams>,
 ) -> Result<Json<Effects>, Refusal> {
-    let legal = EffectState::ALL.map(EffectState::as_str);
-    let wanted = params.state(EffectState::from_word, &legal)?;
-    let (cursor, limit) = (params.cursor()?, params.limit()?);
-    let page = state.store.effects(wanted, cursor, limit).await?;
+    let filter = params.filter()?;
+    let cursor = input::cursor(params.cursor.as_deref())?;
+    let limit = input::limit(params.limit.as_deref())?;
+    let page = state.store.effects(&filter, cursor, limit).await?;
     Ok(Json(Effects {
         effects: page.items,
         next_cursor: page.next_cursor,

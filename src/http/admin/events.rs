@@ -23,8 +23,37 @@ use crate::store::EventFilter;
 #[serde(deny_unknown_fields)]
 pub(super) struct EventParams {
     operation: Option<String>,
+    q: Option<String>,
+    source: Option<String>,
+    r#type: Option<String>,
+    verdict: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
     cursor: Option<String>,
     limit: Option<String>,
+}
+
+impl EventParams {
+    /// Everything but the operation, which may have to be looked up.
+    fn filter(&self) -> Result<EventFilter, Refusal> {
+        // A duplicate is counted and not captured, so nothing has that verdict.
+        let verdict =
+            |word: &str| Verdict::from_word(word).filter(|verdict| *verdict != Verdict::Duplicate);
+        Ok(EventFilter {
+            segment: None,
+            q: input::prefix(self.q.as_deref())?,
+            source: input::text("source", self.source.as_deref())?,
+            event_type: input::text("type", self.r#type.as_deref())?,
+            verdict: input::word(
+                "verdict",
+                self.verdict.as_deref(),
+                verdict,
+                &["accepted", "ignored"],
+            )?,
+            since: input::time("since", self.since.as_deref())?,
+            until: input::time("until", self.until.as_deref())?,
+        })
+    }
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -39,7 +68,8 @@ pub(super) async fn list(
 ) -> Result<Json<Events>, Refusal> {
     let cursor = input::cursor(params.cursor.as_deref())?;
     let limit = input::limit(params.limit.as_deref())?;
-    let segment = match input::given(params.operation.as_deref()) {
+    let mut filter = params.filter()?;
+    filter.segment = match input::given(params.operation.as_deref()) {
         None => None,
         Some(which) if input::as_id(which).is_some() => {
             let operation = operations::find(&state, which).await?;
@@ -57,10 +87,7 @@ pub(super) async fn list(
             Some(named.segment().to_owned())
         }
     };
-    let page = state
-        .store
-        .events(&EventFilter { segment }, cursor, limit)
-        .await?;
+    let page = state.store.events(&filter, cursor, limit).await?;
     Ok(Json(Events {
         events: page.items,
         next_cursor: page.next_cursor,

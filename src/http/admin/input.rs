@@ -15,12 +15,15 @@ use uuid::Uuid;
 use super::super::body::read_capped;
 use super::super::state::AdminState;
 use super::refusal::Refusal;
-use crate::domain::operation::{JobKind, OperationName};
+use crate::base::clock::{NotATimestamp, Timestamp};
+use crate::domain::operation::{JobKind, NamePrefix, NotANamePrefix, OperationName};
 
 /// Largest request body, bytes.
 const MAX_BODY: u64 = 1024 * 1024;
 /// Largest `user_metadata`, serialised, bytes.
 const MAX_METADATA: usize = 64 * 1024;
+/// Longest free text in a query, bytes.
+const MAX_TEXT: usize = 256;
 /// Most rows of one page.
 const MAX_LIMIT: u32 = 500;
 /// Rows of one page when nobody says how many.
@@ -107,37 +110,47 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// What every list takes.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListParams {
-    state: Option<String>,
-    cursor: Option<String>,
-    limit: Option<String>,
+/// A word of a closed set, if one is given; `legal` are the words that `read` knows.
+pub(super) fn word<T>(
+    field: &str,
+    text: Option<&str>,
+    read: impl Fn(&str) -> Option<T>,
+    legal: &[&str],
+) -> Result<Option<T>, Refusal> {
+    let Some(word) = given(text) else {
+        return Ok(None);
+    };
+    read(word).map(Some).ok_or_else(|| {
+        Refusal::bad_request(format!("{field} must be one of {}.", legal.join(", ")))
+    })
 }
 
-impl ListParams {
-    /// The state, if one is given, by `read`; `legal` are the words it knows.
-    pub(super) fn state<T>(
-        &self,
-        read: impl Fn(&str) -> Option<T>,
-        legal: &[&str],
-    ) -> Result<Option<T>, Refusal> {
-        let Some(word) = given(self.state.as_deref()) else {
-            return Ok(None);
-        };
-        read(word).map(Some).ok_or_else(|| {
-            Refusal::bad_request(format!("state must be one of {}.", legal.join(", ")))
-        })
+/// A free text, such as a name that was configured, if one is given.
+pub(super) fn text(field: &str, text: Option<&str>) -> Result<Option<String>, Refusal> {
+    let given = given(text);
+    if given.is_some_and(|t| t.len() > MAX_TEXT || t.contains(char::is_control)) {
+        return Err(Refusal::bad_request(format!(
+            "{field} must be at most {MAX_TEXT} bytes without control characters."
+        )));
     }
+    Ok(given.map(ToOwned::to_owned))
+}
 
-    pub(super) fn cursor<T: std::str::FromStr>(&self) -> Result<Option<T>, Refusal> {
-        cursor(self.cursor.as_deref())
-    }
+/// Yes or no, if either is given.
+pub(super) fn flag(field: &str, text: Option<&str>) -> Result<Option<bool>, Refusal> {
+    word(field, text, |word| word.parse().ok(), &["true", "false"])
+}
 
-    pub(super) fn limit(&self) -> Result<u32, Refusal> {
-        limit(self.limit.as_deref())
-    }
+/// A time, if one is given.
+pub(super) fn time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refusal> {
+    let parsed = given(text).map(str::parse).transpose();
+    parsed.map_err(|error: NotATimestamp| Refusal::bad_request(format!("{field}: {error}.")))
+}
+
+/// The beginning of a name, if one is given.
+pub(super) fn prefix(text: Option<&str>) -> Result<Option<NamePrefix>, Refusal> {
+    let parsed = given(text).map(str::parse).transpose();
+    parsed.map_err(|error: NotANamePrefix| Refusal::bad_request(format!("q {error}.")))
 }
 
 /// A parameter left empty is one not given.

@@ -10,11 +10,12 @@ use serde_json::Value;
 
 use super::super::error::Problem;
 use super::super::state::AdminState;
-use super::input::{self, Input, ListParams, Nothing, Params, Segment};
+use super::input::{self, Input, Nothing, Params, Segment};
 use super::refusal::Refusal;
-use crate::domain::ledger::{EffectRecord, LogEntry, Operation};
-use crate::domain::operation::OperationState;
-use crate::store::Registered;
+use crate::domain::ledger::{EffectRecord, LogEntry, Operation, Told};
+use crate::domain::operation::{Kind, NotAJobKind, OperationState};
+use crate::domain::work::Reason;
+use crate::store::{OperationFilter, Registered};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,14 +48,70 @@ pub(super) struct Operations {
     next_cursor: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OperationParams {
+    q: Option<String>,
+    kind: Option<String>,
+    job_kind: Option<String>,
+    state: Option<String>,
+    settled_by: Option<String>,
+    overdue: Option<String>,
+    told: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    cursor: Option<String>,
+    limit: Option<String>,
+}
+
+impl OperationParams {
+    fn filter(&self) -> Result<OperationFilter, Refusal> {
+        let states = OperationState::ALL.map(OperationState::as_str);
+        Ok(OperationFilter {
+            q: input::prefix(self.q.as_deref())?,
+            kind: input::word(
+                "kind",
+                self.kind.as_deref(),
+                Kind::from_word,
+                &Kind::ALL.map(Kind::as_str),
+            )?,
+            job_kind: input::given(self.job_kind.as_deref())
+                .map(str::parse)
+                .transpose()
+                .map_err(|error: NotAJobKind| Refusal::bad_request(format!("{error}.")))?,
+            state: input::word(
+                "state",
+                self.state.as_deref(),
+                OperationState::from_word,
+                &states,
+            )?,
+            settled_by: input::word(
+                "settled_by",
+                self.settled_by.as_deref(),
+                Reason::from_word,
+                &Reason::ALL.map(Reason::as_str),
+            )?,
+            overdue: input::flag("overdue", self.overdue.as_deref())?,
+            told: input::word(
+                "told",
+                self.told.as_deref(),
+                Told::from_word,
+                &Told::ALL.map(Told::as_str),
+            )?,
+            since: input::time("since", self.since.as_deref())?,
+            until: input::time("until", self.until.as_deref())?,
+        })
+    }
+}
+
 pub(super) async fn list(
     State(state): State<Arc<AdminState>>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<OperationParams>,
 ) -> Result<Json<Operations>, Refusal> {
-    let legal = OperationState::ALL.map(OperationState::as_str);
-    let wanted = params.state(OperationState::from_word, &legal)?;
-    let (cursor, limit) = (params.cursor()?, params.limit()?);
-    let page = state.store.operations(wanted, cursor, limit).await?;
+    let filter = params.filter()?;
+    let cursor = input::cursor(params.cursor.as_deref())?;
+    let limit = input::limit(params.limit.as_deref())?;
+    let page = state.store.operations(&filter, cursor, limit).await?;
     Ok(Json(Operations {
         operations: page.items,
         next_cursor: page.next_cursor,

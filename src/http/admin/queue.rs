@@ -7,10 +7,11 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::super::state::AdminState;
-use super::input::{Input, ListParams, Params};
+use super::input::{self, Input, Params};
 use super::refusal::Refusal;
 use crate::domain::ledger::{Alert, WorkRecord};
-use crate::domain::work::WorkState;
+use crate::domain::work::{Reason, WorkState};
+use crate::store::WorkFilter;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Items {
@@ -18,19 +19,48 @@ pub(super) struct Items {
     next_cursor: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QueueParams {
+    q: Option<String>,
+    state: Option<String>,
+    reason: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    cursor: Option<String>,
+    limit: Option<String>,
+}
+
+impl QueueParams {
+    fn filter(&self) -> Result<WorkFilter, Refusal> {
+        Ok(WorkFilter {
+            q: input::prefix(self.q.as_deref())?,
+            state: input::word(
+                "state",
+                self.state.as_deref(),
+                WorkState::from_word,
+                &WorkState::ALL.map(WorkState::as_str),
+            )?,
+            reason: input::word(
+                "reason",
+                self.reason.as_deref(),
+                Reason::from_word,
+                &Reason::ALL.map(Reason::as_str),
+            )?,
+            since: input::time("since", self.since.as_deref())?,
+            until: input::time("until", self.until.as_deref())?,
+        })
+    }
+}
+
 pub(super) async fn list(
     State(state): State<Arc<AdminState>>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<QueueParams>,
 ) -> Result<Json<Items>, Refusal> {
-    let all = [
-        WorkState::Ready,
-        WorkState::Leased,
-        WorkState::Done,
-        WorkState::Dead,
-    ];
-    let wanted = params.state(WorkState::from_word, &all.map(WorkState::as_str))?;
-    let (cursor, limit) = (params.cursor()?, params.limit()?);
-    let page = state.store.work_items(wanted, cursor, limit).await?;
+    let filter = params.filter()?;
+    let cursor = input::cursor(params.cursor.as_deref())?;
+    let limit = input::limit(params.limit.as_deref())?;
+    let page = state.store.work_items(&filter, cursor, limit).await?;
     Ok(Json(Items {
         items: page.items,
         next_cursor: page.next_cursor,

@@ -8,6 +8,7 @@ mod commit;
 pub(super) mod deliveries;
 pub(super) mod import;
 pub(super) mod ledger;
+pub(super) mod lists;
 pub(super) mod outbox;
 pub(super) mod over;
 pub(super) mod pool;

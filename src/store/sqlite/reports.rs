@@ -1,47 +1,16 @@
-//! Reading for people, metrics and waits: lists by cursor, single records, gauges.
+//! Reading for people, metrics and waits: single records, what hangs on them, gauges. Lists are in
+//! [`lists`](super::lists).
 //!
-//! Lists run newest first and page by the last row's id, so a page costs the same at any depth. No
-//! read stays open over anything but itself: a long reader would keep the write-ahead log growing.
+//! No read stays open over anything but itself: a long reader would keep the write-ahead log growing.
 
 use sqlx::{QueryBuilder, Row};
 use uuid::Uuid;
 
 use super::super::Reader;
 use super::super::error::StoreError;
-use super::rows::{at, effect, event, json, operation, select_operations, work};
+use super::rows::{at, effect, event, json};
 use crate::base::clock::Timestamp;
-use crate::domain::effect::EffectState;
-use crate::domain::ledger::{
-    CapturedEvent, EffectRecord, EventRecord, LogEntry, Operation, WorkRecord,
-};
-use crate::domain::operation::OperationState;
-use crate::domain::work::WorkState;
-
-/// One page of a list.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Page<T> {
-    /// The rows.
-    pub items: Vec<T>,
-    /// Where the next page begins, if there is one.
-    pub next_cursor: Option<String>,
-}
-
-impl<T> Page<T> {
-    fn of(mut items: Vec<T>, limit: u32, cursor: impl Fn(&T) -> String) -> Self {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next_cursor = items.last().filter(|_| more).map(cursor);
-        Self { items, next_cursor }
-    }
-}
-
-/// Which captured events to list.
-#[derive(Debug, Clone, Default)]
-pub struct EventFilter {
-    /// Only those that name an operation with this last segment.
-    pub segment: Option<String>,
-}
+use crate::domain::ledger::{CapturedEvent, EffectRecord, LogEntry};
 
 /// Figures about now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,39 +50,6 @@ pub struct Gauges {
 }
 
 impl Reader {
-    /// Operations, newest first.
-    pub async fn operations(
-        &self,
-        state: Option<OperationState>,
-        cursor: Option<Uuid>,
-        limit: u32,
-    ) -> Result<Page<Operation>, StoreError> {
-        let after = cursor.map_or_else(|| "~".to_owned(), |c| c.to_string());
-        let rows = match state {
-            Some(state) => {
-                sqlx::query(select_operations!(
-                    "WHERE o.state = ?1 AND o.id < ?2 ORDER BY o.id DESC LIMIT ?3"
-                ))
-                .bind(state.as_str())
-                .bind(after)
-                .bind(i64::from(limit) + 1)
-                .fetch_all(&self.pool)
-                .await?
-            }
-            None => {
-                sqlx::query(select_operations!(
-                    "WHERE o.id < ?1 ORDER BY o.id DESC LIMIT ?2"
-                ))
-                .bind(after)
-                .bind(i64::from(limit) + 1)
-                .fetch_all(&self.pool)
-                .await?
-            }
-        };
-        let items = rows.iter().map(operation).collect::<Result<Vec<_>, _>>()?;
-        Ok(Page::of(items, limit, |o| o.id.to_string()))
-    }
-
     /// An operation's history, oldest first.
     pub async fn operation_log(&self, id: Uuid) -> Result<Vec<LogEntry>, StoreError> {
         let rows: Vec<(i64, String, String, Option<String>)> = sqlx::query_as(
@@ -142,73 +78,6 @@ impl Reader {
                 .fetch_all(&self.pool)
                 .await?;
         rows.iter().map(effect).collect()
-    }
-
-    /// Effects, newest first.
-    pub async fn effects(
-        &self,
-        state: Option<EffectState>,
-        cursor: Option<Uuid>,
-        limit: u32,
-    ) -> Result<Page<EffectRecord>, StoreError> {
-        let mut query = QueryBuilder::new("SELECT * FROM effects WHERE id < ");
-        query.push_bind(cursor.map_or_else(|| "~".to_owned(), |c| c.to_string()));
-        if let Some(state) = state {
-            query.push(" AND state = ").push_bind(state.as_str());
-            if state != EffectState::Done {
-                query.push(" AND state <> 'done'");
-            }
-        }
-        query
-            .push(" ORDER BY id DESC LIMIT ")
-            .push_bind(i64::from(limit) + 1);
-        let rows = query.build().fetch_all(&self.pool).await?;
-        let items = rows.iter().map(effect).collect::<Result<Vec<_>, _>>()?;
-        Ok(Page::of(items, limit, |e| e.id.to_string()))
-    }
-
-    /// Work items, newest first.
-    pub async fn work_items(
-        &self,
-        state: Option<WorkState>,
-        cursor: Option<i64>,
-        limit: u32,
-    ) -> Result<Page<WorkRecord>, StoreError> {
-        let mut query = QueryBuilder::new("SELECT * FROM work_queue WHERE id < ");
-        query.push_bind(cursor.unwrap_or(i64::MAX));
-        if let Some(state) = state {
-            query.push(" AND state = ").push_bind(state.as_str());
-            if state != WorkState::Done {
-                query.push(" AND state <> 'done'");
-            }
-        }
-        query
-            .push(" ORDER BY id DESC LIMIT ")
-            .push_bind(i64::from(limit) + 1);
-        let rows = query.build().fetch_all(&self.pool).await?;
-        let items = rows.iter().map(work).collect::<Result<Vec<_>, _>>()?;
-        Ok(Page::of(items, limit, |w| w.id.to_string()))
-    }
-
-    /// Captured events, newest first.
-    pub async fn events(
-        &self,
-        filter: &EventFilter,
-        cursor: Option<Uuid>,
-        limit: u32,
-    ) -> Result<Page<EventRecord>, StoreError> {
-        let mut query = QueryBuilder::new(EVENT_COLUMNS);
-        query.push(" FROM captured_events c WHERE c.id < ");
-        query.push_bind(cursor.map_or_else(|| "~".to_owned(), |c| c.to_string()));
-        if let Some(segment) = &filter.segment {
-            query.push(" AND c.segment = ").push_bind(segment);
-        }
-        query
-            .push(" ORDER BY c.id DESC LIMIT ")
-            .push_bind(i64::from(limit) + 1);
-        let rows = query.build().fetch_all(&self.pool).await?;
-        let items = rows.iter().map(event).collect::<Result<Vec<_>, _>>()?;
-        Ok(Page::of(items, limit, |e| e.id.to_string()))
     }
 
     /// A captured event, whole.
@@ -309,7 +178,8 @@ impl Reader {
     }
 }
 
-const EVENT_COLUMNS: &str = "SELECT c.id, c.source, c.received_at_ms, c.verdict, c.why, c.event_type, \
+/// What [`event`] reads, of `captured_events c`.
+pub(super) const EVENT_COLUMNS: &str = "SELECT c.id, c.source, c.received_at_ms, c.verdict, c.why, c.event_type, \
      c.operation, c.webhook_id, c.proof, c.emptied_at_ms, length(c.body) AS body_bytes, \
      coalesce((SELECT p.duplicates FROM processed_events p WHERE p.source = c.source \
                AND p.event_id = c.id AND p.dedupe_key = c.dedupe_key), 0) AS duplicates";

@@ -14,9 +14,9 @@ use crate::domain::ledger::{EffectRecord, EventRecord, Lease, Operation, Told, W
 use crate::domain::operation::{JobKind, Kind, OperationState};
 use crate::domain::work::{Reason, WorkState};
 
-/// `SELECT` of every column [`operation`] reads, with the given tail after `FROM operations o`.
-macro_rules! select_operations {
-    ($tail:literal) => {
+/// `SELECT` of every column [`operation`] reads, of `operations o`.
+macro_rules! operation_columns {
+    () => {
         concat!(
             "SELECT o.id, o.name, o.kind, o.job_kind, o.registered, o.state, o.requires_action, ",
             "o.overdue, o.submitted_at_ms, o.registered_at_ms, o.settled_at_ms, o.settled_by, ",
@@ -25,6 +25,16 @@ macro_rules! select_operations {
             "o.body_hash, o.effects_expected, o.effects_withheld, (o.settled_at_ms IS NOT NULL AND ",
             "o.effects_expected IS NOT NULL AND o.effects_withheld = 0 AND NOT EXISTS (SELECT 1 FROM effects e WHERE ",
             "e.operation_id = o.id AND e.state <> 'done')) AS side_effect_done ",
+        )
+    };
+}
+pub(super) use operation_columns;
+
+/// The same, with the given tail after `FROM operations o`.
+macro_rules! select_operations {
+    ($tail:literal) => {
+        concat!(
+            crate::store::sqlite::rows::operation_columns!(),
             "FROM operations o ",
             $tail
         )

@@ -112,3 +112,90 @@ async fn alerts_and_effects_are_listed() {
     let (_, effects) = api.get("/api/v1/effects?state=dead").await;
     assert_eq!(effects["effects"], json!([]));
 }
+
+#[tokio::test]
+async fn every_filter_narrows_its_list() {
+    let api = Api::new().await;
+    let start = api.world.base.clock.now();
+    for name in ["batches/a1", "batches/b1", "interactions/a2"] {
+        api.register(name).await;
+        api.world.advance(Duration::from_mins(1));
+    }
+    api.deliver("id:1", Some("batches/a1"), b"{}").await;
+    api.deliver("id:2", Some("interactions/a2"), b"{}").await;
+    api.alert().await;
+    let second = start.after(Duration::from_mins(1));
+    for (path, list, wanted) in [
+        ("operations?q=a", "operations", 2),
+        ("operations?q=batches/", "operations", 2),
+        ("operations?q=batches/a1&kind=batch", "operations", 1),
+        ("operations?kind=interaction", "operations", 1),
+        ("operations?job_kind=nightly&state=pending", "operations", 3),
+        ("operations?job_kind=hourly", "operations", 0),
+        ("operations?settled_by=webhook", "operations", 0),
+        ("operations?overdue=true", "operations", 0),
+        ("operations?overdue=false&told=undecided", "operations", 3),
+        (&format!("operations?since={second}"), "operations", 2),
+        (
+            &format!("operations?until={second}&q=&kind="),
+            "operations",
+            1,
+        ),
+        ("events?q=a", "events", 2),
+        ("events?q=batches/&source=gemini", "events", 1),
+        ("events?type=batch.succeeded&verdict=accepted", "events", 2),
+        ("events?type=batch.failed", "events", 0),
+        (&format!("events?until={second}"), "events", 0),
+        ("queue?reason=webhook&state=ready", "items", 2),
+        ("queue?reason=register", "items", 0),
+        ("queue?q=a1", "items", 1),
+        (&format!("queue?since={start}"), "items", 2),
+        ("effects?effect=pager&cause=alert", "effects", 1),
+        ("effects?effect=other", "effects", 0),
+        (&format!("effects?q=a&since={second}"), "effects", 0),
+    ] {
+        let (status, page) = api.get(&format!("/api/v1/{path}")).await;
+        assert_eq!(status, 200, "{path}: {page}");
+        assert_eq!(
+            page[list].as_array().unwrap().len(),
+            wanted,
+            "{path}: {page}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_is_no_word_is_told_by_its_name() {
+    let api = Api::new().await;
+    for (path, told) in [
+        ("operations?kind=video2", "kind must be one of batch, video"),
+        (
+            "operations?settled_by=me",
+            "settled_by must be one of webhook",
+        ),
+        (
+            "operations?overdue=yes",
+            "overdue must be one of true, false",
+        ),
+        ("operations?told=x", "told must be one of undecided"),
+        (
+            "operations?job_kind=.x",
+            "job_kind must be 1 to 64 characters",
+        ),
+        ("operations?q=a%20b", "q must be the beginning of"),
+        ("operations?since=yesterday", "since: not an RFC 3339 time"),
+        ("operations?limits=1", "unknown field `limits`"),
+        (
+            "events?verdict=duplicate",
+            "verdict must be one of accepted, ignored",
+        ),
+        ("events?type=a%00", "type must be at most 256 bytes"),
+        ("queue?reason=x", "reason must be one of webhook"),
+        ("effects?until=1", "until: not an RFC 3339 time"),
+    ] {
+        let (status, problem) = api.get(&format!("/api/v1/{path}")).await;
+        assert_eq!(status, 400, "{path}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(told), "{path}: {detail}");
+    }
+}

@@ -26,7 +26,7 @@ use hookledger::http::layers::{Common, wrap};
 use hookledger::http::peers::Peers;
 use hookledger::http::state::AdminState;
 use hookledger::reconcile::upkeep::Upkeep;
-use hookledger::store::{NewDelivery, Received};
+use hookledger::store::{EffectFilter, NewDelivery, Received};
 use hookledger::telemetry::metrics::Metrics;
 use hookledger::work::Fetching;
 use http::{Method, Request, Response, StatusCode};
@@ -175,7 +175,7 @@ impl Api {
         self.world
             .base
             .store
-            .effects(None, None, 1)
+            .effects(&EffectFilter::default(), None, 1)
             .await
             .unwrap()
             .items[0]

@@ -289,3 +289,85 @@ fn the_service_says_that_a_port_is_taken_only_when_it_is() {
     assert!(told.contains("cannot listen on 192.0.2.1:8080"), "{told}");
     assert!(!told.contains("taken"), "{told}");
 }
+
+#[test]
+fn lists_are_narrowed_by_flags() {
+    let place = Place::new().with_ledger();
+    for (name, kind) in [
+        ("batches/a1", "nightly"),
+        ("batches/a2", "hourly"),
+        ("interactions/b", "nightly"),
+    ] {
+        place.json(&["operations", "register", "--name", name, "--job-kind", kind]);
+    }
+    assert_eq!(place.run(&["operations", "retry", "batches/a1"]).code, 0);
+    let names = |flags: &[&str]| -> Vec<String> {
+        let line = [&["operations", "list"], flags].concat();
+        let rows = place.json(&line)["operations"].clone();
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .map(|o| o["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&["--q", "a"]), ["batches/a2", "batches/a1"]);
+    assert_eq!(
+        names(&["--job-kind", "nightly", "--kind", "batch"]),
+        ["batches/a1"]
+    );
+    assert_eq!(
+        names(&["--since", "1h", "--told", "undecided", "--limit", "1"]),
+        ["interactions/b"]
+    );
+    for nothing in [
+        &["--until", "1h"][..],
+        &["--since", "2100-01-01T00:00:00Z"],
+        &["--overdue"],
+        &["--settled-by", "webhook"],
+        &["--state", "failed"],
+    ] {
+        assert!(names(nothing).is_empty(), "{nothing:?}");
+    }
+    for (line, list, wanted) in [
+        (
+            &["queue", "list", "--reason", "operator", "--q", "batches/"][..],
+            "items",
+            1,
+        ),
+        (&["queue", "list", "--state", "dead"], "items", 0),
+        (
+            &[
+                "events",
+                "list",
+                "--type",
+                "x",
+                "--verdict",
+                "ignored",
+                "--source",
+                "gemini",
+            ],
+            "events",
+            0,
+        ),
+        (
+            &["effects", "list", "--effect", "x", "--on", "succeeded"],
+            "effects",
+            0,
+        ),
+    ] {
+        let rows = place.json(line)[list].as_array().unwrap().len();
+        assert_eq!(rows, wanted, "{line:?}");
+    }
+    for (flags, told) in [
+        (["--since", "soon"], "an age such as 2h"),
+        (
+            ["--q", "a b"],
+            "the beginning of an operation's last segment",
+        ),
+        (["--told", "x"], "rescued"),
+    ] {
+        let ran = place.run(&[&["operations", "list"], &flags[..]].concat());
+        assert_eq!(ran.code, 2);
+        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    }
+}

@@ -2,7 +2,7 @@
 
 use hookledger::domain::event::Verdict;
 use hookledger::domain::work::Outcome;
-use hookledger::store::EventFilter;
+use hookledger::store::{EventFilter, WorkFilter};
 use hookledger::work::ItemEnd;
 
 use crate::support::world::{World, running, succeeded};
@@ -70,7 +70,13 @@ async fn a_leased_item_of_a_dead_process_runs_again_at_once_and_stays_charged() 
     let held = w.base.store.claim(8, 8, 4, MINUTE).await.unwrap();
     assert_eq!((held.len(), held[0].attempts), (1, 1));
     let w = w.restart().await;
-    let ready = w.base.store.work_items(None, None, 9).await.unwrap().items;
+    let ready = w
+        .base
+        .store
+        .work_items(&WorkFilter::default(), None, 9)
+        .await
+        .unwrap()
+        .items;
     assert_eq!(ready[0].attempts, 1, "a crash counts");
     // The worker of before cannot write any more.
     let late = w
@@ -131,7 +137,13 @@ async fn an_event_during_a_fetch_is_not_lost_and_never_makes_two_ready_rows() {
         .close_lease(&held, hookledger::store::Close::Again(failure, 10))
         .await
         .unwrap();
-    let items = w.base.store.work_items(None, None, 9).await.unwrap().items;
+    let items = w
+        .base
+        .store
+        .work_items(&WorkFilter::default(), None, 9)
+        .await
+        .unwrap()
+        .items;
     assert_eq!(items.len(), 1, "{items:?}");
     assert_eq!(items[0].attempts, 1, "poison cannot launder its count");
 }

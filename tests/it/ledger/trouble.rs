@@ -7,6 +7,7 @@ use hookledger::domain::fault::Fault;
 use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::Outcome;
 use hookledger::effects::plan::Planner;
+use hookledger::store::WorkFilter;
 use hookledger::work::{Fetching, ItemEnd, Worker};
 use serde_json::json;
 
@@ -114,7 +115,13 @@ async fn an_outage_charges_nothing_and_ends_in_settlement() {
         assert_eq!(w.work().await, [ItemEnd::Again]);
         w.advance(15 * MINUTE);
     }
-    let items = w.base.store.work_items(None, None, 10).await.unwrap().items;
+    let items = w
+        .base
+        .store
+        .work_items(&WorkFilter::default(), None, 10)
+        .await
+        .unwrap()
+        .items;
     assert_eq!(items[0].attempts, 0);
     assert_eq!(w.worker.fetching(), Fetching::Unreachable);
     w.api.says(A, succeeded(A));
@@ -138,11 +145,12 @@ async fn poison_is_dead_after_its_attempts_alerts_and_can_be_retried() {
             w.advance(15 * MINUTE);
         }
         assert_eq!(w.work().await, [], "dead after ten");
-        let dead =
-            w.base
-                .store
-                .work_items(Some(hookledger::domain::work::WorkState::Dead), None, 9);
-        assert_eq!(dead.await.unwrap().items.len(), 1);
+        let dead = WorkFilter {
+            state: Some(hookledger::domain::work::WorkState::Dead),
+            ..WorkFilter::default()
+        };
+        let dead = w.base.store.work_items(&dead, None, 9).await.unwrap();
+        assert_eq!(dead.items.len(), 1);
         w.advance(48 * HOUR);
         w.reconcile().await;
         assert_eq!(

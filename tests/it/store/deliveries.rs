@@ -12,7 +12,7 @@ use hookledger::base::clock::{Clock as _, Timestamp};
 use hookledger::domain::event::Verdict;
 use hookledger::domain::operation::OperationRef;
 use hookledger::domain::work::{Outcome, Reason, WorkState};
-use hookledger::store::{Close, EventFilter, NewDelivery, NewRegistration};
+use hookledger::store::{Close, EventFilter, NewDelivery, NewRegistration, WorkFilter};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -186,8 +186,7 @@ async fn a_duplicate_wakes_its_operation_whatever_became_of_another_with_the_sam
             }
             let again = store.deliver(copy).await.unwrap();
             assert_eq!(again.verdict, Verdict::Duplicate);
-            let ready = Some(WorkState::Ready);
-            let page = store.work_items(ready, None, 10).await.unwrap();
+            let page = store.work_items(&ready(), None, 10).await.unwrap();
             let woken = page.items.iter().any(|w| w.operation == raw);
             assert!(woken, "{raw}, {other_waits}: {:?}", page.items);
         }
@@ -247,8 +246,7 @@ async fn check(base: &TestStore, model: &Model) -> Result<(), TestCaseError> {
         .map(|(id, verdict)| (*id, (*verdict, model.duplicates(*id))))
         .collect();
     prop_assert_eq!(stored, expected);
-    let ready = Some(WorkState::Ready);
-    let page = base.store.work_items(ready, None, 1000).await.unwrap();
+    let page = base.store.work_items(&ready(), None, 1000).await.unwrap();
     let stored: BTreeMap<_, _> = page
         .items
         .iter()
@@ -276,5 +274,12 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(&groups))?;
+    }
+}
+
+fn ready() -> WorkFilter {
+    WorkFilter {
+        state: Some(WorkState::Ready),
+        ..WorkFilter::default()
     }
 }

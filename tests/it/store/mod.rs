@@ -2,6 +2,7 @@
 
 mod audit;
 mod deliveries;
+mod lists;
 mod open;
 mod plans;
 mod schema;
