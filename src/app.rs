@@ -12,6 +12,7 @@
 //! If the database file breaks under us the process ends by itself, non-zero: only a restart can
 //! check the file.
 
+mod loops;
 mod reload;
 mod signals;
 
@@ -21,13 +22,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+pub use self::loops::LOOPS;
+use self::loops::{intervals, start_loops};
 use self::reload::{Secrets, kept_secrets, verifier};
 pub use self::signals::Asked;
 use self::signals::Hangup;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::failpoint::failpoint;
 use crate::base::ids::{Ids, RandomIds};
-use crate::base::shutdown::{Heartbeat, Shutdown};
+use crate::base::shutdown::Shutdown;
 use crate::base::swap::Swap;
 use crate::config::settings::Settings;
 use crate::config::{Effective, Loaded, Problems};
@@ -51,13 +54,12 @@ use crate::reconcile::Reconciler;
 use crate::reconcile::rotation::Rotation;
 use crate::reconcile::subscription::Subscription;
 use crate::reconcile::upkeep::Upkeep;
-use crate::store::{OpenOptions, Store};
+use crate::reconcile::watch::{self, Watch};
+use crate::store::{OpenOptions, Store, disk_free};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::verify::{HttpKeys, KeySource, SecretFile, SecretSet};
 use crate::work::{Policy, Registrar, Sender, Worker};
 
-/// The names of the supervised loops.
-pub const LOOPS: [&str; 5] = ["worker", "sender", "reconcile", "upkeep", "subscription"];
 /// A running service.
 #[derive(Debug)]
 pub struct App {
@@ -103,6 +105,7 @@ struct Parts {
     sender: Arc<Sender>,
     reconciler: Arc<Reconciler>,
     upkeep: Arc<Upkeep>,
+    watch: Arc<Watch>,
     gemini: Arc<HttpGemini>,
     /// Looked after only when that is asked for.
     subscription: Option<Arc<Subscription>>,
@@ -144,13 +147,14 @@ impl App {
         };
         let (for_clock, for_ids) = (Arc::clone(&clock), Arc::clone(&ids));
         let store = Store::open(&options, for_clock, for_ids, &groups.store).await?;
-        let parts = Parts::build(settings, &store, &clock, &ids, kept.clone())?;
+        let parts = Parts::build(settings, &store, &clock, &ids, &groups.work, kept.clone())?;
         parts.take_over().await?;
         describe(settings);
+        metrics::started(clock.now());
         let Listeners { public, admin } = Listeners::open(settings, inherited).await?;
         let addresses = (public.local_addr()?, admin.local_addr()?);
-        parts.start_loops(&groups.work);
-        let health = watch(settings, &store, &clock, &groups, &parts.worker);
+        start_loops(&parts, &groups.work);
+        let health = health(settings, &store, &clock, &groups, &parts.worker);
         let door = Door::new(
             verifier.clone(),
             Arc::new(parts.receiver.clone()),
@@ -237,6 +241,7 @@ impl Parts {
         store: &Store,
         clock: &Arc<dyn Clock>,
         ids: &Arc<dyn Ids>,
+        work: &Shutdown,
         kept: Option<(SecretFile, SecretSet)>,
     ) -> anyhow::Result<Self> {
         let http = Arc::new(HttpGemini::new(&settings.gemini, Arc::clone(clock))?);
@@ -259,17 +264,25 @@ impl Parts {
         let reconciler = Reconciler::new(store(), plan(), policies, clock(), settings);
         let webhooks = || -> Arc<dyn WebhookApi> { http.clone() };
         let rotation = kept.map(|(file, set)| Rotation::new(file, set, webhooks(), clock()));
-        let watched = settings
+        let subscription = settings
             .subscription
             .enabled
             .then(|| Subscription::new(store(), webhooks(), plan(), clock(), rotation, settings));
+        let path = store().path().to_owned();
+        let watched = watch::Watched {
+            loops: work.clone(),
+            intervals: intervals(settings),
+            disk_free: Arc::new(move || disk_free(&path)),
+            low_free_disk: settings.store.low_free_disk,
+        };
         Ok(Self {
             worker: Arc::new(worker),
             sender: Arc::new(sender),
             reconciler: Arc::new(reconciler),
             upkeep: Arc::new(Upkeep::new(store(), plan(), clock(), settings)),
+            watch: Arc::new(Watch::new(store(), plan(), clock(), watched)),
             gemini: http,
-            subscription: watched.flatten().map(Arc::new),
+            subscription: subscription.flatten().map(Arc::new),
             receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
             registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
         })
@@ -305,35 +318,9 @@ impl Parts {
             .with_upkeep(Arc::clone(&self.upkeep))
             .with_web(Arc::clone(web))
     }
-
-    fn start_loops(&self, group: &Shutdown) {
-        start(group, "worker", &self.worker, Worker::run_loop);
-        start(group, "sender", &self.sender, Sender::run_loop);
-        start(group, "reconcile", &self.reconciler, Reconciler::run_loop);
-        start(group, "upkeep", &self.upkeep, Upkeep::run_loop);
-        if let Some(subscription) = &self.subscription {
-            start(group, "subscription", subscription, Subscription::run_loop);
-        }
-    }
 }
 
-/// Starts one supervised loop.
-fn start<T, F>(
-    group: &Shutdown,
-    name: &'static str,
-    part: &Arc<T>,
-    run: fn(Arc<T>, Shutdown, Heartbeat) -> F,
-) where
-    T: Send + Sync + 'static,
-    F: Future<Output = ()> + Send + 'static,
-{
-    let (part, stop) = (Arc::clone(part), group.clone());
-    group.spawn_loop(name, move |heart| {
-        run(Arc::clone(&part), stop.clone(), heart)
-    });
-}
-
-fn watch(
+fn health(
     settings: &Settings,
     store: &Store,
     clock: &Arc<dyn Clock>,
@@ -345,7 +332,7 @@ fn watch(
         store: store.clone(),
         clock: Arc::clone(clock),
         groups: vec![groups.work.clone()],
-        loop_intervals: loop_intervals(settings),
+        loop_intervals: intervals(settings),
         min_free_disk: settings.store.min_free_disk,
         fetching: Arc::new(move || worker.fetching()),
     }))
@@ -359,23 +346,6 @@ fn web(
 ) -> Arc<Web> {
     let (clock, ids) = (Arc::clone(clock), Arc::clone(ids));
     Arc::new(Web::new(settings, clock, ids, groups.doors.clone()))
-}
-
-/// How long each loop may rest between two turns.
-fn loop_intervals(settings: &Settings) -> Vec<(&'static str, Duration)> {
-    let poll = crate::work::SAFETY_POLL;
-    let reconcile = settings.reconcile.interval;
-    let [worker, sender, reconciler, upkeep, subscription] = LOOPS;
-    let mut all = vec![
-        (worker, poll),
-        (sender, poll),
-        (reconciler, reconcile),
-        (upkeep, crate::reconcile::upkeep::REST),
-    ];
-    if settings.subscription.enabled {
-        all.push((subscription, settings.subscription.poll_interval));
-    }
-    all
 }
 
 fn describe(settings: &Settings) {

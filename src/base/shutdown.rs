@@ -32,6 +32,14 @@ const RESTART: Backoff = Backoff {
     cap: Duration::from_secs(30),
 };
 
+/// The least silence of a loop that counts as one.
+const LEAST_SILENCE: Duration = Duration::from_mins(2);
+
+/// When a loop counts as silent that rests for `interval` at most between two turns.
+pub fn silent_after(interval: Duration) -> Duration {
+    interval.saturating_mul(3).max(LEAST_SILENCE)
+}
+
 /// One group of tasks that stops together.
 #[derive(Debug, Clone)]
 pub struct Shutdown {

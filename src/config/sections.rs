@@ -35,6 +35,7 @@ pub(super) fn settings(r: &mut Reader<'_>) -> Settings {
             path: r.path("store.path"),
             readers: r.count("store.readers", 1, 64),
             min_free_disk: r.size("store.min_free_disk"),
+            low_free_disk: r.size("store.low_free_disk"),
             event_retention: r.duration("store.event_retention"),
             body_retention: r.duration("store.body_retention"),
             backup_directory: r.path_if_set("store.backup_directory"),

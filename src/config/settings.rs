@@ -219,6 +219,8 @@ pub struct Store {
     pub readers: u32,
     /// `min_free_disk`, bytes: below it the service is not ready
     pub min_free_disk: u64,
+    /// `low_free_disk`, bytes: below it an alert opens
+    pub low_free_disk: u64,
     /// `event_retention`: how long captured deliveries are kept
     pub event_retention: Duration,
     /// `body_retention`: how long their bodies and headers are kept

@@ -249,6 +249,8 @@ pub struct Lease {
     pub reason: Reason,
     /// When it was queued first.
     pub created_at: Timestamp,
+    /// Since when it might have been claimed.
+    pub due_at: Timestamp,
     /// Attempts begun, this one included.
     pub attempts: u32,
     /// Uncharged failures in a row.

@@ -77,3 +77,11 @@ pub struct Observation {
     /// When the provider says that it ended.
     pub ended_at: Option<Timestamp>,
 }
+
+impl Observation {
+    /// What ended and when, as far as the provider states it.
+    pub fn ended(&self) -> Option<(OperationName, Timestamp)> {
+        let at = self.ended_at?;
+        matches!(self.observed, Observed::Ended(_)).then(|| (self.name.clone(), at))
+    }
+}

@@ -18,6 +18,7 @@ pub(super) async fn refresh(health: &Health) {
     metrics::write_queue(health.waiting_bytes());
     for one in health.loops() {
         metrics::loop_restarts(one.name, one.restarts);
+        metrics::loop_age(one.name, one.age, health.bound(one.name));
     }
 }
 

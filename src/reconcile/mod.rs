@@ -4,20 +4,24 @@
 //! 1. leases that ran out are freed, and sends that were cut off;
 //! 2. operations whose next look is due get a work item (the worker is the only one to ask the API);
 //! 3. operations that are pending for too long are flagged, once, with an alert;
-//! 4. endings that are old enough are counted: told by a webhook, rescued, or without an event;
+//! 4. endings that are old enough are counted: told by a webhook, rescued (which alerts), or without an
+//!    event;
 //! 5. settled operations whose effects are missing get them planned;
 //! 6. dead work items raise one alert, which ends when there are none.
 //!
 //! Each part is harmless to repeat, so a turn that is cut off is simply made again.
 //!
-//! [`upkeep`] prunes and [`subscription`] looks after the provider's record, on loops of their own.
+//! [`upkeep`] prunes, [`subscription`] looks after the provider's record, and [`watch`] watches the loops
+//! and the disk, on loops of their own.
 
 mod reenable;
+pub mod rescued;
 pub mod rotation;
 pub mod standing;
 pub mod subscription;
 pub mod upkeep;
 pub mod wanted;
+pub mod watch;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -79,6 +83,7 @@ pub struct Reconciler {
     give_up_after: Duration,
     max_attempts: u32,
     audit: Mutex<AuditCursor>,
+    last_rescued: rescued::LastRescued,
 }
 
 impl Reconciler {
@@ -94,6 +99,7 @@ impl Reconciler {
             store,
             planner,
             policies,
+            last_rescued: rescued::LastRescued::new(&*clock),
             clock,
             interval: settings.reconcile.interval,
             check_min: settings.reconcile.check_min,
@@ -124,7 +130,8 @@ impl Reconciler {
             .store
             .flag_overdue(self.give_up_after, planner())
             .await?;
-        for decided in self.store.decide_told().await? {
+        let endings = self.store.decide_told().await?;
+        for decided in &endings {
             turn.decided += 1;
             match decided.told {
                 Told::Rescued => {
@@ -139,6 +146,9 @@ impl Reconciler {
                 Told::Undecided | Told::Webhook | Told::Late => {}
             }
         }
+        self.last_rescued
+            .judge(&endings, &self.store, &*self.clock, planner())
+            .await?;
         let page = self.audit_cursor().clone();
         let (repaired, next) = self
             .store

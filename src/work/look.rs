@@ -28,6 +28,8 @@ use super::policy::Policy;
 pub(super) struct Plan {
     pub(super) looks: Vec<Look>,
     pub(super) close: Close,
+    /// When the provider says that they ended, for those that have.
+    pub(super) ended: Vec<(OperationName, Timestamp)>,
     /// The key was refused while this was looked at.
     pub(super) key_refused: Option<String>,
 }
@@ -37,6 +39,7 @@ impl Plan {
         Self {
             looks: Vec::new(),
             close: Close::Done(outcome),
+            ended: Vec::new(),
             key_refused: None,
         }
     }
@@ -83,6 +86,7 @@ impl Looker<'_> {
                 Ok(observation) => {
                     let change = self.change(&observation, Some(operation), lease);
                     plan.close = Close::Done(outcome_of(&change));
+                    plan.ended.extend(observation.ended());
                     plan.looks
                         .push(self.entry(lease, operation, change, Some(observation)));
                 }
@@ -119,6 +123,7 @@ impl Looker<'_> {
                         reservation: lease.reservation,
                     };
                     let mut plan = Plan::done(outcome_of(&change));
+                    plan.ended.extend(observation.ended());
                     plan.looks
                         .push(self.found(lease, subject, change, observation));
                     return Ok(plan);
@@ -157,6 +162,7 @@ impl Looker<'_> {
         Plan {
             looks: Vec::new(),
             close: Close::Again(failure, self.policy.max_attempts),
+            ended: Vec::new(),
             key_refused: None,
         }
     }

@@ -10,6 +10,7 @@
 //! | `register` | putting jobs into the ledger |
 //! | `send` | the outbox's sender and its loop |
 //! | `slots` | how many things run at once |
+//! | `tell` | what a look changed, in the log and in numbers |
 //! | `turns` | the loop that the worker and the sender share |
 
 mod decide;
@@ -20,6 +21,7 @@ pub mod register;
 pub mod send;
 mod slots;
 pub mod step;
+mod tell;
 mod turns;
 
 pub use gate::Fetching;

@@ -25,6 +25,7 @@ use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
 use super::policy::Policy;
 use super::slots::{Slot, Slots, count};
+use super::tell::{tell, tell_lag};
 use super::turns::{AGAIN, TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::clock::{Clock, Timestamp};
@@ -32,9 +33,8 @@ use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::base::shutdown::{Heartbeat, Shutdown, panic_text};
 use crate::domain::fault::Fault;
-use crate::domain::ledger::{Lease, PlanEffects, Told};
-use crate::domain::operation::OperationState;
-use crate::domain::work::{Outcome, Reason};
+use crate::domain::ledger::{Lease, PlanEffects};
+use crate::domain::work::Outcome;
 use crate::gemini::GeminiApi;
 use crate::store::{Applied, Close, Look, Store, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
@@ -182,6 +182,9 @@ impl Worker {
             .store
             .claim(count(free), count(fresh), count(old), self.lease)
             .await?;
+        for lease in &leases {
+            metrics::claimed(lease.reason.as_str(), self.clock.now().since(lease.due_at));
+        }
         failpoint!("fp-w1", if !leases.is_empty());
         Ok(leases)
     }
@@ -267,6 +270,9 @@ impl Worker {
         failpoint!("fp-w5", if applied.iter().any(|one| matches!(one, Applied::Settled(_))));
         for one in &applied {
             tell(lease.reason, one);
+            if let Applied::Settled(operation) = one {
+                tell_lag(lease.reason, operation, &plan.ended);
+            }
         }
         match end {
             ItemEnd::Done(outcome) => metrics::work_closed(lease.reason.as_str(), outcome.as_str()),
@@ -391,38 +397,6 @@ impl TakesTurns for Worker {
             Some(due) => due.since(now).min(SAFETY_POLL),
             None => SAFETY_POLL,
         })
-    }
-}
-
-/// Counts and logs what a look changed.
-fn tell(reason: Reason, applied: &Applied) {
-    match applied {
-        Applied::Settled(operation) => {
-            let lag = operation
-                .settled_at
-                .map(|at| at.since(operation.submitted_at));
-            metrics::settled(reason.as_str(), operation.state.as_str(), lag);
-            tracing::info!(
-                operation = operation.name.as_ref().map(ToString::to_string),
-                job_kind = %operation.job_kind,
-                state = %operation.state,
-                settled_by = reason.as_str(),
-                effects = operation.effects_expected,
-                "operation settled"
-            );
-        }
-        Applied::AlreadySettled(before) => {
-            if reason == Reason::Webhook && before.told == Told::Rescued {
-                metrics::webhook_late();
-            }
-        }
-        // A delivery said that it had ended, and the API says that it goes on.
-        Applied::Open(operation) if reason == Reason::Webhook => {
-            if operation.state == OperationState::Pending && !operation.requires_action {
-                metrics::refuted();
-            }
-        }
-        Applied::Open(_) | Applied::Pruned => {}
     }
 }
 

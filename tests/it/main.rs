@@ -4,11 +4,14 @@
 
 mod admin_api;
 mod adversity;
+mod alerts;
 mod cli;
 mod config;
+mod configuration_doc;
 mod corpus;
 mod crash;
 mod demo;
+mod deployment;
 mod effects;
 mod floors;
 mod gemini_client;
@@ -22,6 +25,7 @@ mod http_store;
 mod http_support;
 mod jwt;
 mod ledger;
+mod logging;
 mod metrics;
 mod model;
 mod payloads;

@@ -5,19 +5,17 @@
 //! configuration of `config/`.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hookledger::base::clock::{Clock as _, SystemClock};
-use tokio::process::{Child, Command};
 
+use crate::proxy::Proxy;
 use crate::row::{Row, Tier, Verdict};
 use crate::support::outside::{self, Told};
-use crate::support::process::{Service, address, eventually};
+use crate::support::process::{Service, eventually};
 use crate::support::stand::{SOON, Stand, silent, succeeded};
 
 /// The rows about deploys.
@@ -35,12 +33,20 @@ pub(crate) const ROWS: &[Row] = &[
         run: |tier| Box::pin(deploys(Proxy::Caddy, End::Killed, tier)),
     },
     Row {
+        name: "T6-deploy-nginx-kill",
+        run: |tier| Box::pin(deploys(Proxy::Nginx, End::Killed, tier)),
+    },
+    Row {
         name: "proxy-address-caddy",
         run: |_| Box::pin(addresses(Proxy::Caddy)),
     },
     Row {
         name: "proxy-address-haproxy",
         run: |_| Box::pin(addresses(Proxy::Haproxy)),
+    },
+    Row {
+        name: "proxy-address-nginx",
+        run: |_| Box::pin(addresses(Proxy::Nginx)),
     },
 ];
 
@@ -54,59 +60,9 @@ const SERVES: Duration = Duration::from_millis(1500);
 const NAMES: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Proxy {
-    Caddy,
-    Haproxy,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Terminated,
     Killed,
-}
-
-impl Proxy {
-    fn program(self) -> Option<PathBuf> {
-        let places: &[&str] = match self {
-            Self::Caddy => &["/usr/bin/caddy", "/usr/local/bin/caddy"],
-            Self::Haproxy => &["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"],
-        };
-        places.iter().map(PathBuf::from).find(|path| path.exists())
-    }
-
-    /// Starts it in front of `upstream`, with nothing of this machine's configuration.
-    async fn start(self, program: &Path, upstream: SocketAddr, home: &Path) -> (Child, SocketAddr) {
-        let at = address();
-        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-        let mut command = Command::new(program);
-        let site = match self {
-            Self::Caddy => {
-                let arguments = ["run", "--adapter", "caddyfile", "--config"];
-                command.args(arguments).arg(config.join("Caddyfile"));
-                format!("http://{at}")
-            }
-            Self::Haproxy => {
-                command.args(["-db", "-f"]).arg(config.join("haproxy.cfg"));
-                at.to_string()
-            }
-        };
-        let child = command
-            .env_clear()
-            .env("HOME", home)
-            .env("HOOKLEDGER_SITE", site)
-            .env("HOOKLEDGER_UPSTREAM", upstream.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        eventually("the proxy listens", SOON, async || {
-            tokio::net::TcpStream::connect(at).await.ok()
-        })
-        .await;
-        (child, at)
-    }
 }
 
 /// What the sender heard.

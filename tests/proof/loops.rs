@@ -13,7 +13,7 @@ pub(crate) const ROWS: &[Row] = &[Row {
     run: |tier| Box::pin(loops_die(tier)),
 }];
 
-const LOOPS: [&str; 4] = ["worker", "sender", "reconcile", "upkeep"];
+const LOOPS: [&str; 5] = ["worker", "sender", "reconcile", "upkeep", "watch"];
 
 /// Every loop panics: it is started again, `/healthz` counts it, and the work goes on.
 async fn loops_die(tier: Tier) -> Verdict {

@@ -30,9 +30,11 @@ mod deploys;
 mod disk;
 mod door;
 mod faults;
+mod flows;
 mod load;
 mod loops;
 mod power;
+mod proxy;
 mod row;
 mod stop;
 mod storms;
@@ -54,6 +56,7 @@ const ROWS: &[&[Row]] = &[
     clock::ROWS,
     loops::ROWS,
     backup::ROWS,
+    flows::ROWS,
     deploys::ROWS,
 ];
 

@@ -39,6 +39,7 @@ require = "all"
 shared_header = false
 [store]
 min_free_disk = "1MiB"
+low_free_disk = "1MiB"
 [reconcile]
 interval = "200ms"
 grace = "3s"

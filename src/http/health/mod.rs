@@ -27,7 +27,7 @@ pub use report::{LoopReport, Report, Status};
 pub use routes::{detailed_router, public_health_router};
 
 use crate::base::clock::{Clock, Timestamp};
-use crate::base::shutdown::{LoopHealth, Shutdown};
+use crate::base::shutdown::{LoopHealth, Shutdown, silent_after};
 use crate::store::Store;
 use crate::work::Fetching;
 use cached::Cached;
@@ -35,8 +35,6 @@ use cached::Cached;
 /// Tells whether the API can be asked.
 pub type TellFetching = Arc<dyn Fn() -> Fetching + Send + Sync>;
 
-/// The least silence of a loop that counts as one.
-const LEAST_BOUND: Duration = Duration::from_mins(2);
 /// Due work older than this is late.
 const LATE_AFTER: Duration = Duration::from_mins(10);
 
@@ -154,9 +152,10 @@ impl Health {
         probe.disk_free.is_some_and(|free| free < min)
     }
 
-    fn bound(&self, name: &str) -> Duration {
+    /// After how much silence a loop counts as silent.
+    pub fn bound(&self, name: &str) -> Duration {
         let intervals = self.watched.loop_intervals.iter();
-        let own = intervals.filter(|(n, _)| *n == name).map(|(_, i)| *i * 3);
-        own.max().unwrap_or_default().max(LEAST_BOUND)
+        let own = intervals.filter(|(n, _)| *n == name).map(|(_, i)| *i);
+        silent_after(own.max().unwrap_or_default())
     }
 }

@@ -138,6 +138,7 @@ pub(super) fn lease(row: &SqliteRow) -> Result<Lease, StoreError> {
         reason: Reason::from_word(&row.get::<String, _>("reason"))
             .ok_or_else(bad(T, "reason", &id))?,
         created_at: at(row.get("created_at_ms")),
+        due_at: at(row.get("available_at_ms")),
         attempts: count(row, "attempts"),
         failures: count(row, "failures"),
     })

@@ -128,6 +128,7 @@ mod tests {
 
     use super::super::record as m;
     use super::*;
+    use crate::base::clock::Timestamp;
 
     fn page(act: impl FnOnce()) -> String {
         let (recorder, handle) = Metrics::local();
@@ -165,6 +166,11 @@ mod tests {
             m::settled("webhook", "succeeded", Some(Duration::from_secs(61)));
             m::effect_attempt("notify", "retry", Duration::from_millis(20));
             m::loop_restarts("worker", 4);
+            m::loop_age("worker", Duration::from_secs(7), Duration::from_mins(2));
+            m::claimed("webhook", Duration::from_millis(30));
+            m::settled_after_end("reconcile", Duration::from_secs(61));
+            m::started(Timestamp::from_millis(1_500));
+            m::disk_low(1 << 30);
             m::store_size(4096, 512, 1 << 40);
         });
         for line in [
@@ -184,6 +190,19 @@ mod tests {
             "hookledger_effect_attempts_total{effect=\"notify\",outcome=\"retry\"} 1",
             "hookledger_loop_restarts_total{loop=\"worker\"} 4",
             "hookledger_store_bytes{file=\"wal\"} 512",
+            "hookledger_loop_age_seconds{loop=\"worker\"} 7",
+            "hookledger_loop_bound_seconds{loop=\"worker\"} 120",
+            "hookledger_queue_lag_seconds_bucket{reason=\"webhook\",le=\"0.025\"} 0",
+            "hookledger_queue_lag_seconds_bucket{reason=\"webhook\",le=\"0.1\"} 1",
+            "hookledger_end_lag_seconds_bucket{settled_by=\"reconcile\",le=\"60\"} 0",
+            "hookledger_end_lag_seconds_bucket{settled_by=\"reconcile\",le=\"300\"} 1",
+            concat!(
+                "hookledger_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
+            "hookledger_start_time_seconds 1.5",
+            "hookledger_disk_low_bytes 1073741824",
         ] {
             assert!(
                 page.contains(&format!("{line}\n")),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use metrics::{counter, gauge, histogram};
 
 use super::table::{self as t, Label, Metric};
+use crate::base::clock::Timestamp;
 
 fn pair(label: &Label, word: &str) -> (&'static str, &'static str) {
     (label.name, label.bounded(word))
@@ -97,6 +98,11 @@ pub fn write_queue(bytes: u64) {
     set(&t::WRITE_QUEUE_BYTES, bytes);
 }
 
+/// So many free bytes beside the database are few enough to alert.
+pub fn disk_low(bytes: u64) {
+    set(&t::DISK_LOW_BYTES, bytes);
+}
+
 /// Size of the database, of its log, and the free space beside them, bytes.
 pub fn store_size(db: u64, wal: u64, disk_free: u64) {
     set_labelled(&t::STORE_BYTES, &t::FILE, "db", db);
@@ -109,6 +115,11 @@ pub fn queue(depth: u64, oldest_due: Duration, dead: u64) {
     set(&t::QUEUE_DEPTH, depth);
     gauge!(t::OLDEST_DUE_SECONDS.name).set(oldest_due.as_secs_f64());
     set(&t::DEAD_LETTERS, dead);
+}
+
+/// A work item was claimed so long after it was due.
+pub fn claimed(reason: &str, lag: Duration) {
+    histogram!(t::QUEUE_LAG_SECONDS.name, &[pair(&t::REASON, reason)]).record(lag);
 }
 
 /// A work item was given up.
@@ -132,6 +143,11 @@ pub fn fetch(outcome: &str, took: Duration) {
 /// Whether all fetching is paused.
 pub fn fetching_paused(paused: bool) {
     set(&t::FETCHING_PAUSED, u64::from(paused));
+}
+
+/// An operation settled so long after the provider says that it ended.
+pub fn settled_after_end(settled_by: &str, lag: Duration) {
+    histogram!(t::END_LAG_SECONDS.name, &[pair(&t::CAUSE, settled_by)]).record(lag);
 }
 
 /// An operation settled or was closed; `lag` since its registration when it had one.
@@ -218,6 +234,24 @@ pub fn loop_turn(name: &'static str) {
 /// How often a background loop has been started again since the process began.
 pub fn loop_restarts(name: &'static str, so_far: u64) {
     counter!(t::LOOP_RESTARTS.name, t::LOOP.name => name).absolute(so_far);
+}
+
+/// How long ago a background loop took its last turn, and from when on that counts as silence.
+pub fn loop_age(name: &'static str, age: Duration, bound: Duration) {
+    let name = (t::LOOP.name, name);
+    gauge!(t::LOOP_AGE_SECONDS.name, &[name]).set(age.as_secs_f64());
+    gauge!(t::LOOP_BOUND_SECONDS.name, &[name]).set(bound.as_secs_f64());
+}
+
+/// The process started then, as this version of the program.
+pub fn started(at: Timestamp) {
+    gauge!(
+        t::BUILD_INFO.name,
+        &[pair(&t::VERSION, env!("CARGO_PKG_VERSION"))]
+    )
+    .set(1.0);
+    let since_1970 = at.since(Timestamp::from_millis(0));
+    gauge!(t::START_TIME_SECONDS.name).set(since_1970.as_secs_f64());
 }
 
 /// An alert `fired` or `recovered`.

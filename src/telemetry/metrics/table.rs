@@ -119,6 +119,7 @@ labels! {
     LOOK = "found": Listed(&["matching", "drift", "disabled", "missing", "failed"]);
     CANARY_END = "outcome": Listed(&["sent", "arrived", "missed", "failed"]);
     FILE = "file": Listed(&["db", "wal"]);
+    VERSION = "version": Listed(&[env!("CARGO_PKG_VERSION")]);
 }
 
 macro_rules! table {
@@ -145,6 +146,9 @@ const LATENCY: Kind = Histogram(&[
 ]);
 const LAG: Kind = Histogram(&[
     1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0, 259_200.0,
+]);
+const WAIT: Kind = Histogram(&[
+    0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0,
 ]);
 const GROUP: Kind = Histogram(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0]);
 
@@ -183,11 +187,15 @@ table! {
         "Size of the database and of its write-ahead log.";
     DISK_FREE_BYTES = Gauge, Bytes, "disk_free_bytes", [],
         "Free space of the disk with the database.";
+    DISK_LOW_BYTES = Gauge, Bytes, "disk_low_bytes", [],
+        "Free space below which hookledger alerts: store.low_free_disk.";
     // The work.
     QUEUE_DEPTH = Gauge, Count, "queue_depth", [],
         "Work items that are ready or leased.";
     OLDEST_DUE_SECONDS = Gauge, Seconds, "oldest_due_seconds", [],
         "How long the oldest due work item has been waiting.";
+    QUEUE_LAG_SECONDS = WAIT, Seconds, "queue_lag_seconds", [REASON],
+        "From the moment a work item was due to its claim.";
     DEAD_LETTERS = Gauge, Count, "dead_letters", [],
         "Work items given up, waiting for a person.";
     DEAD_LETTERED = Counter, Count, "dead_lettered_total", [],
@@ -205,6 +213,8 @@ table! {
         "Operations that settled or were closed, by what led to it and how they ended.";
     SETTLE_LAG_SECONDS = LAG, Seconds, "settle_lag_seconds", [],
         "From an operation's registration to its settling.";
+    END_LAG_SECONDS = WAIT, Seconds, "end_lag_seconds", [CAUSE],
+        "From the end that the provider states to the settling, by what led to it.";
     OPERATIONS = Gauge, Count, "operations", [OPEN_STATE],
         "Operations that are not settled, by where they stand.";
     OVERDUE = Gauge, Count, "operations_overdue", [],
@@ -237,10 +247,18 @@ table! {
         "Turns of each background loop.";
     LOOP_RESTARTS = Counter, Count, "loop_restarts_total", [LOOP],
         "Times a background loop died and was started again.";
+    LOOP_AGE_SECONDS = Gauge, Seconds, "loop_age_seconds", [LOOP],
+        "Time since a background loop's last turn.";
+    LOOP_BOUND_SECONDS = Gauge, Seconds, "loop_bound_seconds", [LOOP],
+        "Age at which a background loop counts as silent.";
     ALERTS = Counter, Count, "alerts_total", [ALERT_TURN],
         "Alerts that fired and recovered.";
     ALERTS_OPEN = Gauge, Count, "alerts_open", [],
         "Alerts that have not recovered.";
+    BUILD_INFO = Gauge, Count, "build_info", [VERSION],
+        "1, with the version of the program.";
+    START_TIME_SECONDS = Gauge, Seconds, "start_time_seconds", [],
+        "When the process started, in seconds since 1970.";
     // The subscription.
     SUBSCRIPTION_ENABLED = Gauge, Count, "subscription_enabled", [],
         "1 while the provider's record of where deliveries go is enabled.";

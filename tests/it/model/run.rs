@@ -94,7 +94,7 @@ impl Run {
             }
             Step::CrashIdle => self.world = self.world.restart().await,
             Step::CrashInFetch | Step::CrashBeforeSend | Step::CrashInSend => {
-                self = self.crash(step).await;
+                self = Box::pin(self.crash(step)).await;
             }
             Step::ApiDown(down) => self.api_down = down,
             Step::SinkDown(down) => self.world.notify.set_down(down),

@@ -4,5 +4,5 @@
 
 mod client;
 mod rotation;
-mod scene;
+pub(crate) mod scene;
 mod watch;

@@ -22,19 +22,19 @@ use tokio::net::TcpListener;
 use crate::support::PATH_TOKEN;
 use crate::support::world::{World, succeeded};
 
-pub(super) struct Scene {
-    pub(super) world: World,
-    pub(super) fake: Arc<Simulator>,
-    pub(super) api: Arc<dyn WebhookApi>,
-    pub(super) id: WebhookId,
-    pub(super) hook: String,
-    pub(super) set: SecretSet,
-    pub(super) subscription: Subscription,
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) fake: Arc<Simulator>,
+    pub(crate) api: Arc<dyn WebhookApi>,
+    pub(crate) id: WebhookId,
+    pub(crate) hook: String,
+    pub(crate) set: SecretSet,
+    pub(crate) subscription: Subscription,
 }
 
 impl Scene {
     /// With these keys of `[subscription]` beside what the scene itself needs.
-    pub(super) async fn new(keys: &str, rest: &str) -> Self {
+    pub(crate) async fn new(keys: &str, rest: &str) -> Self {
         let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hook = format!(
             "http://{}/hooks/gemini/{PATH_TOKEN}",
@@ -108,21 +108,21 @@ impl Scene {
     }
 
     /// What looks after the record dies and begins anew: only the file and the store are left.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.set.replace(&self.file().load().unwrap());
         self.subscription = subscription(&self.world, &self.api, &self.set);
     }
 
-    pub(super) fn file(&self) -> SecretFile {
+    pub(crate) fn file(&self) -> SecretFile {
         SecretFile::new(self.world.dir().path().join("secrets.json"))
     }
 
-    pub(super) async fn step(&self) -> Turn {
+    pub(crate) async fn step(&self) -> Turn {
         self.subscription.step().await.unwrap()
     }
 
     /// A job that is registered and running.
-    pub(super) async fn job(&self) -> String {
+    pub(crate) async fn job(&self) -> String {
         let name = self.fake.start(NewJob::new(Kind::Batch)).unwrap();
         self.world
             .api
@@ -132,18 +132,18 @@ impl Scene {
     }
 
     /// Ends a job and sends what there is to send.
-    pub(super) async fn end(&self, name: &str) -> usize {
+    pub(crate) async fn end(&self, name: &str) -> usize {
         self.fake.finish(name, Outcome::Succeeded).unwrap();
         self.world.api.says(name, succeeded(name));
         self.fake.step().await
     }
 
     /// The answers that all deliveries so far got, by the last attempt.
-    pub(super) fn answers(&self) -> Vec<Option<u16>> {
+    pub(crate) fn answers(&self) -> Vec<Option<u16>> {
         self.fake.deliveries().iter().map(|d| d.status).collect()
     }
 
-    pub(super) async fn point_to(&self, uri: &str) {
+    pub(crate) async fn point_to(&self, uri: &str) {
         let patch = WebhookPatch {
             uri: Some(uri.to_owned()),
             ..WebhookPatch::default()
@@ -151,17 +151,17 @@ impl Scene {
         self.api.update(&self.id, &patch).await.unwrap();
     }
 
-    pub(super) async fn open_alerts(&self) -> Vec<String> {
+    pub(crate) async fn open_alerts(&self) -> Vec<String> {
         let open = self.world.base.store.open_alerts().await.unwrap();
         open.into_iter().map(|alert| alert.subject).collect()
     }
 
-    pub(super) fn pass(&self, by: Duration) {
+    pub(crate) fn pass(&self, by: Duration) {
         self.world.advance(by);
     }
 
     /// A rotation by itself, over a set that no door knows.
-    pub(super) fn rotation(&self) -> Rotation {
+    pub(crate) fn rotation(&self) -> Rotation {
         Rotation::new(
             self.file(),
             self.set.clone(),
@@ -171,7 +171,7 @@ impl Scene {
     }
 
     /// Posts an event signed with a secret of the test's own; answers the status.
-    pub(super) async fn forge(&self, secret: &str) -> u16 {
+    pub(crate) async fn forge(&self, secret: &str) -> u16 {
         let body = r#"{"type":"batch.succeeded","data":{"id":"batches/forged"}}"#;
         let at = self.world.now().as_seconds();
         let key = standardwebhooks::Webhook::new(secret).unwrap();
@@ -185,7 +185,7 @@ impl Scene {
         request.send().await.unwrap().status().as_u16()
     }
 
-    pub(super) fn secrets(&self) -> Vec<Secret> {
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
         let kept = self.file().load().unwrap();
         kept.secrets.into_iter().map(|s| s.secret).collect()
     }

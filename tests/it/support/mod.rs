@@ -1,6 +1,7 @@
 //! What most tests stand on: a real store in a temporary directory, a clock they move, and a world
 //! of use cases around a scripted API.
 
+pub(crate) mod document;
 pub(crate) mod load;
 pub(crate) mod outside;
 pub(crate) mod process;

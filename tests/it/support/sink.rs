@@ -72,6 +72,11 @@ impl Sink {
         self.memory.lock().unwrap().pause = pause;
     }
 
+    /// All it got, in order.
+    pub(crate) fn all(&self) -> Vec<Got> {
+        self.memory.lock().unwrap().got.clone()
+    }
+
     /// All it got, by operation.
     pub(crate) fn by_operation(&self) -> BTreeMap<String, Vec<Got>> {
         let mut all: BTreeMap<_, Vec<Got>> = BTreeMap::new();

@@ -337,6 +337,7 @@ fn configuration(
         ("admin.listen", format!("'{admin}'")),
         ("store.path", "'webhook.db'".to_owned()),
         ("store.min_free_disk", "'1MiB'".to_owned()),
+        ("store.low_free_disk", "'1MiB'".to_owned()),
         ("gemini.base_url", format!("'{gemini}'")),
         ("gemini.timeout", "'20s'".to_owned()),
         ("worker.retry_first", "'100ms'".to_owned()),

@@ -218,7 +218,8 @@ impl World {
         Neighbours { api, notify, pager }: Neighbours,
     ) -> Self {
         let settings = settings(toml);
-        let mut registry = Registry::default();
+        let asked: Arc<dyn GeminiApi> = api.clone();
+        let mut registry = Registry::build(&settings.effects, &asked).unwrap();
         let rule = |name: &str, on: Vec<Trigger>, ambiguous| EffectRule {
             name: name.to_owned(),
             job_kind: "*".to_owned(),
@@ -235,7 +236,9 @@ impl World {
                 pager.clone(),
             )
             .unwrap();
-        let planner = Planner::new(registry.rules().to_vec(), vec!["pager".to_owned()]);
+        let mut alerts_to = settings.alerts.to.clone();
+        alerts_to.push("pager".to_owned());
+        let planner = Planner::new(registry.rules().to_vec(), alerts_to);
         let policies = planner.policies();
         let planner: Arc<dyn PlanEffects> = Arc::new(planner);
         let (store, clock, ids) = (base.store.clone(), base.clock.clone(), base.ids.clone());

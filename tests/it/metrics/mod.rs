@@ -1,5 +1,7 @@
 //! The table of metrics speaks the words of the rest of the program.
 
+mod document;
+
 use hookledger::domain::effect::EffectState;
 use hookledger::domain::event::Verdict;
 use hookledger::domain::fault::Fault;
