@@ -8,6 +8,7 @@
 //! When the held one goes back, it finds that row and folds into it, keeping the higher count of
 //! attempts: there is never a second ready row, and poison cannot launder its count.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{Row, SqliteConnection};
@@ -21,6 +22,17 @@ use crate::domain::ledger::Lease;
 use crate::domain::operation::{Kind, OperationName};
 use crate::domain::work::Reason;
 
+/// How many items a claim may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// In all.
+    pub total: u32,
+    /// Of those that somebody waits for.
+    pub fresh: u32,
+    /// Of the others.
+    pub old: u32,
+}
+
 impl Store {
     /// Claims due work: at most `fresh` items that somebody waits for, then at most `old` of the
     /// others, `total` in all. Each lease lasts `lease` by the monotonic clock.
@@ -31,14 +43,25 @@ impl Store {
         old: u32,
         lease: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
-        let now = self.clock.now();
-        let until = monotonic_ms(self.clock.monotonic() + lease);
+        self.claim_into(move || Room { total, fresh, old }, lease)
+            .await
+    }
+
+    /// The same, with as much room as there is when the claim runs.
+    pub async fn claim_into<R>(&self, room: R, lease: Duration) -> Result<Vec<Lease>, StoreError>
+    where
+        R: FnOnce() -> Room + Send + 'static,
+    {
+        let clock = Arc::clone(&self.clock);
         self.writer
-            .write("claim", Lane::Normal, move |connection| {
+            .write("claim", Lane::Patient, move |connection| {
                 Box::pin(async move {
-                    let mut leases = take(connection, true, now, until, fresh.min(total)).await?;
-                    let taken = u32::try_from(leases.len()).unwrap_or(total);
-                    let rest = total.saturating_sub(taken).min(old);
+                    let (now, until) = (clock.now(), monotonic_ms(clock.monotonic() + lease));
+                    let room = room();
+                    let fresh = room.fresh.min(room.total);
+                    let mut leases = take(connection, true, now, until, fresh).await?;
+                    let taken = u32::try_from(leases.len()).unwrap_or(room.total);
+                    let rest = room.total.saturating_sub(taken).min(room.old);
                     if rest > 0 {
                         leases.extend(take(connection, false, now, until, rest).await?);
                     }
@@ -220,6 +243,20 @@ pub(super) async fn end_lease(
     close: &Close,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    if let Close::Done(outcome) = close {
+        // The fence and the end in one: whoever lost the lease changes nothing.
+        let done = sqlx::query(
+            "UPDATE work_queue SET state = 'done', outcome = ?3, finished_at_ms = ?4, lease_until_ms = NULL, \
+             attempts = max(attempts - 1, 0) WHERE id = ?1 AND lease_epoch = ?2 AND state = 'leased'",
+        )
+        .bind(held.id)
+        .bind(held.epoch)
+        .bind(outcome.as_str())
+        .bind(now.as_millis())
+        .execute(connection)
+        .await?;
+        return fenced("work_queue", &held.id, done.rows_affected());
+    }
     // Fence first: whoever lost the lease may change nothing, not even by giving it back.
     let holds: bool = sqlx::query_scalar(
         "SELECT count(*) > 0 FROM work_queue WHERE id = ?1 AND state = 'leased' AND lease_epoch = ?2",
@@ -230,18 +267,7 @@ pub(super) async fn end_lease(
     .await?;
     fenced("work_queue", &held.id, u64::from(holds))?;
     match close {
-        Close::Done(outcome) => {
-            sqlx::query(
-                "UPDATE work_queue SET state = 'done', outcome = ?2, finished_at_ms = ?3, \
-                 lease_until_ms = NULL, attempts = max(attempts - 1, 0) WHERE id = ?1",
-            )
-            .bind(held.id)
-            .bind(outcome.as_str())
-            .bind(now.as_millis())
-            .execute(connection)
-            .await?;
-            Ok(())
-        }
+        Close::Done(_) => Ok(()),
         Close::Again(failure, max_attempts)
             if failure.charged && held.attempts >= *max_attempts =>
         {
