@@ -21,7 +21,7 @@ use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request, Response};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -247,15 +247,18 @@ async fn handle(
     State(door): State<Arc<Door>>,
     path: Result<Path<(String, String)>, PathRejection>,
     client: Option<Extension<Client>>,
-    headers: HeaderMap,
-    body: Body,
+    request: Request<Body>,
 ) -> Response<Body> {
     // A path that is not even text is one more unknown path.
     let Ok(Path((source, token))) = path else {
         return Problem::NOT_FOUND.into_response();
     };
     let client = client.map(|Extension(c)| c);
-    match door.deliver(&source, &token, client, &headers, body).await {
+    let (head, body) = request.into_parts();
+    match door
+        .deliver(&source, &token, client, &head.headers, body)
+        .await
+    {
         Ok(answer) => Json(answer).into_response(),
         Err(refused) => door.refuse(&source, client, &refused).into_response(),
     }

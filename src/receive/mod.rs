@@ -64,7 +64,7 @@ impl Receiver {
     ///
     /// # Errors
     /// Nothing was stored; the sender should try again.
-    pub async fn receive(&self, verified: Verified) -> Result<Received, StoreError> {
+    pub async fn receive(&self, mut verified: Verified) -> Result<Received, StoreError> {
         let facts = parse::read(verified.body(), verified.webhook_id());
         let received_at = verified.received_at();
         let delivery = NewDelivery {
@@ -91,7 +91,7 @@ impl Receiver {
             user_metadata: facts
                 .user_metadata
                 .or_else(|| verified.claimed_metadata().cloned()),
-            headers: verified.headers().to_vec(),
+            headers: verified.take_headers(),
             body: verified.body().clone(),
         };
         let source = delivery.source.clone();

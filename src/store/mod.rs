@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -32,6 +33,7 @@ pub use error::{OpenError, StoreError};
 pub use look::{Applied, Change, Close, Look, Settlement, Subject, WorkFailure};
 pub use registration::{Binding, NewRegistration, Registered, Reservation, Terms};
 pub use sqlite::backup::{BackupError, back_up, clear_remains};
+pub use sqlite::claim::Room;
 pub use sqlite::import::{Import, Imported};
 pub use sqlite::lists::{EffectFilter, EventFilter, OperationFilter, Page, WorkFilter};
 pub use sqlite::outbox::EffectRetry;
@@ -40,6 +42,7 @@ pub use sqlite::reports::Gauges;
 pub use sqlite::restore::{Restored, restore};
 pub use sqlite::sweep::{Rescued, Told};
 pub use sqlite::upkeep::{Pruned, Retention};
+pub use sqlite::write::Coming;
 
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::ids::Ids;
@@ -125,15 +128,28 @@ impl NewDelivery {
                 .sum::<usize>()
     }
 
-    fn headers_json(&self) -> String {
-        let headers = self.headers.iter().map(|(name, value)| {
-            let value = match std::str::from_utf8(value) {
-                Ok(text) => Value::from(text),
-                Err(_) => serde_json::json!({"base64": data_encoding::BASE64.encode(value)}),
-            };
-            Value::Array(vec![Value::from(name.as_str()), value])
-        });
-        Value::Array(headers.collect()).to_string()
+    /// Its headers as they are stored: a JSON list of pairs, values that are no text in base64.
+    fn write_headers(&self, into: &mut Vec<u8>) -> serde_json::Result<()> {
+        let mut list = serde_json::Serializer::new(into);
+        list.collect_seq(
+            self.headers
+                .iter()
+                .map(|(name, value)| (name, HeaderValue(value))),
+        )
+    }
+}
+
+/// The value of a header, as it is stored.
+struct HeaderValue<'a>(&'a [u8]);
+
+impl Serialize for HeaderValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Ok(text) = std::str::from_utf8(self.0) {
+            serializer.serialize_str(text)
+        } else {
+            let encoded = data_encoding::BASE64.encode(self.0);
+            serializer.collect_map([("base64", encoded)])
+        }
     }
 }
 
@@ -241,6 +257,12 @@ impl Store {
             counters.commits.load(Relaxed),
             counters.grouped_deliveries.load(Relaxed),
         )
+    }
+
+    /// Says that a patient write is on its way, until what this answers is dropped: those that are there
+    /// wait for it a moment, to share their commit with it.
+    pub fn write_coming(&self) -> Coming {
+        self.writer.coming()
     }
 
     /// Closes the read connections. The writer closes with its group.

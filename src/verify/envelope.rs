@@ -287,6 +287,11 @@ impl Verified {
         &self.headers
     }
 
+    /// The same, given away.
+    pub fn take_headers(&mut self) -> Vec<(String, Bytes)> {
+        std::mem::take(&mut self.headers)
+    }
+
     /// The body as received.
     pub const fn body(&self) -> &Bytes {
         &self.body

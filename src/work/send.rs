@@ -77,7 +77,7 @@ impl Sender {
         let due = self.claim().await?;
         let ends = join_all(due.into_iter().map(|effect| {
             let slot = self.slots_of(&effect.record.effect).take(false);
-            self.send(effect, slot)
+            self.send(effect, slot, || ())
         }));
         Ok(ends.await.into_iter().flatten().collect())
     }
@@ -90,19 +90,23 @@ impl Sender {
             .await?
             .into_iter()
             .filter(|(_, at)| *at <= now);
-        let quotas: Vec<_> = due
+        let rooms: Vec<_> = due
             .map(|(name, _)| {
-                let free = self.slots_of(&name).free();
-                (name, count(free))
+                let slots = self.slots_of(&name);
+                (name, slots)
             })
-            .filter(|(_, free)| *free > 0)
+            .filter(|(_, slots)| slots.free() > 0)
             .collect();
         // A claim that can take nothing would be a commit, and every commit wakes this loop.
-        if quotas.is_empty() {
-            Ok(Vec::new())
-        } else {
-            self.store.begin_sends(quotas, self.lease).await
+        if rooms.is_empty() {
+            return Ok(Vec::new());
         }
+        // Counted when the claim runs: it waits for its commit, and more slots are free by then.
+        let quotas = move || {
+            let room = |(name, slots): (String, Arc<Slots>)| (name, count(slots.free()));
+            rooms.into_iter().map(room).collect()
+        };
+        self.store.begin_sends_into(quotas, self.lease).await
     }
 
     fn slots_of(&self, effect: &str) -> Arc<Slots> {
@@ -117,8 +121,14 @@ impl Sender {
     }
 
     /// Sends one effect and writes its receipt. `None` when the receipt could not be written: the
-    /// row stays `sending` and is freed later.
-    async fn send(&self, effect: LeasedEffect, _slot: Slot) -> Option<EffectState> {
+    /// row stays `sending` and is freed later. `sent` is called when its slot is free for another.
+    async fn send(
+        &self,
+        effect: LeasedEffect,
+        mut slot: Slot,
+        sent: impl Fn(),
+    ) -> Option<EffectState> {
+        let _coming = self.store.write_coming();
         let record = &effect.record;
         let began = self.clock.monotonic();
         let delivery = match self.registry.get(&record.effect) {
@@ -131,11 +141,11 @@ impl Sender {
                     attempt: record.attempts,
                     now: self.clock.now(),
                 };
-                let sent = tokio::select! {
-                    sent = AssertUnwindSafe(sink.deliver(&message)).catch_unwind() => sent,
+                let answer = tokio::select! {
+                    answer = AssertUnwindSafe(sink.deliver(&message)).catch_unwind() => answer,
                     () = self.keep(&effect) => return None,
                 };
-                match sent {
+                match answer {
                     Ok(delivery) => delivery,
                     Err(panic) => {
                         tracing::error!(
@@ -156,6 +166,8 @@ impl Sender {
         };
         failpoint!("fp-w6");
         metrics::effect_attempt(&record.effect, outcome_of(&delivery), self.since(began));
+        slot.asked();
+        sent();
         let why = why_of(&delivery).map(ToOwned::to_owned);
         let end = self.end_of(delivery, record.attempts, &record.effect);
         match self.receipt(&effect, end).await {
@@ -270,7 +282,7 @@ impl TakesTurns for Sender {
                 (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
             turn.group.spawn("effect", async move {
                 tokio::select! {
-                    _ = sender.send(effect, slot) => {}
+                    _ = sender.send(effect, slot, || freed.notify_one()) => {}
                     // Cut off while sending: the next start finds it and its policy decides.
                     () = group.forced() => {}
                 }

@@ -2,6 +2,10 @@
 //!
 //! A slot is taken before its task is spawned, so that the next claim counts it, and given back when
 //! it is dropped, however the task ends. Some slots may be kept for items that somebody waits for.
+//!
+//! What a slot bounds is the asking. An item that has its answer and waits for its commit leaves its slot
+//! to the next one ([`Slot::asked`]), so that fetching goes on while the disk is waited for; but only so
+//! many may wait there, or a disk that is full would fill the memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +17,11 @@ pub(super) struct Slots {
     fresh_only: usize,
     taken: AtomicUsize,
     taken_old: AtomicUsize,
+    writing: AtomicUsize,
 }
+
+/// As many times its slots may wait for their commit.
+const WRITING: usize = 4;
 
 impl Slots {
     /// `total` slots, at least one; `fresh_only` of them can never be taken by old items.
@@ -24,13 +32,16 @@ impl Slots {
             fresh_only: fresh_only.min(total - 1),
             taken: AtomicUsize::new(0),
             taken_old: AtomicUsize::new(0),
+            writing: AtomicUsize::new(0),
         })
     }
 
     /// Free slots.
     pub(super) fn free(&self) -> usize {
+        let written = self.writing.load(Ordering::Acquire);
         self.total
             .saturating_sub(self.taken.load(Ordering::Acquire))
+            .min((self.total * WRITING).saturating_sub(written))
     }
 
     /// Free slots that a fresh item may take: one is kept for old ones while none of them runs, so that
@@ -57,6 +68,7 @@ impl Slots {
         Slot {
             slots: Arc::clone(self),
             old,
+            asking: true,
         }
     }
 }
@@ -66,13 +78,32 @@ impl Slots {
 pub(super) struct Slot {
     slots: Arc<Slots>,
     old: bool,
+    asking: bool,
+}
+
+impl Slot {
+    /// The answer is there: the slot is free for another, and this one only waits for its commit.
+    pub(super) fn asked(&mut self) {
+        if std::mem::take(&mut self.asking) {
+            self.slots.writing.fetch_add(1, Ordering::AcqRel);
+            self.leave();
+        }
+    }
+
+    fn leave(&self) {
+        self.slots.taken.fetch_sub(1, Ordering::AcqRel);
+        if self.old {
+            self.slots.taken_old.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.taken.fetch_sub(1, Ordering::AcqRel);
-        if self.old {
-            self.slots.taken_old.fetch_sub(1, Ordering::AcqRel);
+        if self.asking {
+            self.leave();
+        } else {
+            self.slots.writing.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -102,6 +133,24 @@ mod tests {
         drop(fresh);
         assert_eq!((slots.free(), slots.free_for_old()), (8, 4));
         assert_eq!(slots.free_for_fresh(), 7, "one is kept for an old one");
+    }
+
+    #[test]
+    fn a_slot_is_free_again_once_the_answer_is_there_until_too_many_wait_to_be_written() {
+        let slots = Slots::new(2, 0);
+        let mut waiting = Vec::new();
+        for _ in 0..2 * WRITING {
+            assert!(slots.free() > 0);
+            let mut slot = slots.take(true);
+            slot.asked();
+            slot.asked();
+            waiting.push(slot);
+        }
+        assert_eq!(slots.free(), 0);
+        waiting.pop();
+        assert_eq!(slots.free(), 1);
+        waiting.clear();
+        assert_eq!((slots.free(), slots.free_for_old()), (2, 2));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
+use tokio::sync::Notify;
 
 use super::gate::{Fetching, Gate, Pass};
 use super::look::{Looker, Plan};
@@ -36,7 +37,7 @@ use crate::domain::fault::Fault;
 use crate::domain::ledger::{Lease, PlanEffects};
 use crate::domain::work::Outcome;
 use crate::gemini::GeminiApi;
-use crate::store::{Applied, Close, Look, Store, StoreError, Subject, WorkFailure};
+use crate::store::{Applied, Close, Look, Room, Store, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
 
 /// The subject of the alert about a refused key.
@@ -111,7 +112,7 @@ impl Worker {
             .into_iter()
             .map(|lease| {
                 let slot = self.slots.take(is_old(&lease));
-                self.run(lease, slot)
+                self.run(lease, slot, || ())
             })
             .collect();
         Ok(join_all(work).await)
@@ -178,10 +179,14 @@ impl Worker {
         if !claimable {
             return Ok(Vec::new());
         }
-        let leases = self
-            .store
-            .claim(count(free), count(fresh), count(old), self.lease)
-            .await?;
+        // Counted when the claim runs: a claim waits for its commit, and more slots are free by then.
+        let slots = Arc::clone(&self.slots);
+        let room = move || Room {
+            total: count(slots.free()),
+            fresh: count(slots.free_for_fresh()),
+            old: count(slots.free_for_old()),
+        };
+        let leases = self.store.claim_into(room, self.lease).await?;
         for lease in &leases {
             metrics::claimed(lease.reason.as_str(), self.clock.now().since(lease.due_at));
         }
@@ -189,9 +194,10 @@ impl Worker {
         Ok(leases)
     }
 
-    /// Carries one item to its end.
-    async fn run(&self, lease: Lease, _slot: Slot) -> ItemEnd {
-        let work = AssertUnwindSafe(self.attempt(&lease)).catch_unwind();
+    /// Carries one item to its end. `asked` is called when its slot is free for another.
+    async fn run(&self, lease: Lease, slot: Slot, asked: impl Fn()) -> ItemEnd {
+        let _coming = self.store.write_coming();
+        let work = AssertUnwindSafe(self.attempt(&lease, slot, asked)).catch_unwind();
         let end = match work.await {
             Ok(end) => end,
             Err(panic) => {
@@ -232,13 +238,20 @@ impl Worker {
         }
     }
 
-    async fn attempt(&self, lease: &Lease) -> Result<ItemEnd, StoreError> {
+    async fn attempt(
+        &self,
+        lease: &Lease,
+        mut slot: Slot,
+        asked: impl Fn(),
+    ) -> Result<ItemEnd, StoreError> {
         let looker = self.looker();
         let plan = tokio::select! {
             plan = looker.look(lease) => plan?,
             lost = self.keep(lease) => return Err(lost),
         };
         failpoint!("fp-w3");
+        slot.asked();
+        asked();
         self.write_down(lease, plan).await
     }
 
@@ -299,8 +312,8 @@ impl Worker {
     }
 
     /// Writes what was learned, again and again while the disk is full or somebody else holds the
-    /// file: that is an outage and costs neither the answer nor an attempt. Meanwhile the slot is
-    /// taken, so nothing more is claimed. A lease that runs out before the writer comes back is
+    /// file: that is an outage and costs neither the answer nor an attempt. Meanwhile nothing can be
+    /// claimed, for a claim is a write too. A lease that runs out before the writer comes back is
     /// somebody else's, and the fence says so.
     async fn finish(
         &self,
@@ -339,9 +352,9 @@ impl Worker {
         until_stopped(self, group, heart).await;
     }
 
-    async fn run_or_release(&self, lease: Lease, slot: Slot, group: &Shutdown) {
+    async fn run_or_release(&self, lease: Lease, slot: Slot, group: &Shutdown, freed: &Notify) {
         tokio::select! {
-            _ = self.run(lease.clone(), slot) => {}
+            _ = self.run(lease.clone(), slot, || freed.notify_one()) => {}
             () = group.forced() => {
                 // Dropped half-way: nothing was written, so it can be given back uncharged.
                 if let Err(error) = self.store.close_lease(&lease, Close::Release).await {
@@ -378,7 +391,7 @@ impl TakesTurns for Worker {
             let (worker, group, freed) =
                 (Arc::clone(self), turn.group.clone(), Arc::clone(turn.freed));
             turn.group.spawn("work item", async move {
-                worker.run_or_release(lease, slot, &group).await;
+                worker.run_or_release(lease, slot, &group, &freed).await;
                 freed.notify_one();
             });
         }

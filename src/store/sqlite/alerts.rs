@@ -3,6 +3,7 @@
 //! An alert rides the outbox like any effect: its delivery is planned in the transaction that opens
 //! (or ends) it, and is retried and given up by the same rules.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use sqlx::SqliteConnection;
@@ -113,6 +114,34 @@ pub(super) async fn open(
     let effects = planner.plan_alert(subject, summary, now, false, now);
     outbox::plan(connection, None, &effects, now, now.after(GIVE_UP), ids).await?;
     Ok(true)
+}
+
+/// Ends those of `subjects` that are open, in the caller's transaction. Mostly none is, and one look
+/// tells.
+pub(super) async fn recover_all(
+    connection: &mut SqliteConnection,
+    subjects: &[String],
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<(), StoreError> {
+    let open: Vec<String> = sqlx::query_scalar(
+        "SELECT subject FROM alerts WHERE subject IN (SELECT value FROM json_each(?1)) AND state = 'open'",
+    )
+    .bind(serde_json::Value::from(subjects).to_string())
+    .fetch_all(&mut *connection)
+    .await?;
+    for subject in open {
+        recover(connection, &subject, now, planner, ids).await?;
+    }
+    Ok(())
+}
+
+/// The subjects of the alerts that an operation may have while it is open.
+pub(super) fn of_operation(id: impl Display) -> Vec<String> {
+    ["overdue", "requires_action", "gone", "anomalous"]
+        .map(|flag| format!("operation/{id}/{flag}"))
+        .to_vec()
 }
 
 /// Ends an alert in the caller's transaction.

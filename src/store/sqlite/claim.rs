@@ -13,6 +13,7 @@
 //! Race: two claims never run at once (there is one writer), so the look for a suspect in hand and
 //! the lease of the next are one step.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::SqliteConnection;
@@ -25,6 +26,17 @@ use super::write::Lane;
 use crate::base::clock::Timestamp;
 use crate::domain::ledger::Lease;
 
+/// How many items a claim may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// In all.
+    pub total: u32,
+    /// Of those that somebody waits for.
+    pub fresh: u32,
+    /// Of the others.
+    pub old: u32,
+}
+
 impl Store {
     /// Claims due work: at most `fresh` items that somebody waits for, then at most `old` of the
     /// others, `total` in all, one suspect among them at most. Each lease lasts `lease` by the
@@ -36,14 +48,25 @@ impl Store {
         old: u32,
         lease: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
-        let now = self.clock.now();
-        let until = monotonic_ms(self.clock.monotonic() + lease);
+        self.claim_into(move || Room { total, fresh, old }, lease)
+            .await
+    }
+
+    /// The same, with as much room as there is when the claim runs.
+    pub async fn claim_into<R>(&self, room: R, lease: Duration) -> Result<Vec<Lease>, StoreError>
+    where
+        R: FnOnce() -> Room + Send + 'static,
+    {
+        let clock = Arc::clone(&self.clock);
         self.writer
-            .write("claim", Lane::Normal, move |connection| {
+            .write("claim", Lane::Patient, move |connection| {
                 Box::pin(async move {
-                    let mut leases = take(connection, true, now, until, fresh.min(total)).await?;
-                    let taken = u32::try_from(leases.len()).unwrap_or(total);
-                    let rest = total.saturating_sub(taken).min(old);
+                    let (now, until) = (clock.now(), monotonic_ms(clock.monotonic() + lease));
+                    let room = room();
+                    let fresh = room.fresh.min(room.total);
+                    let mut leases = take(connection, true, now, until, fresh).await?;
+                    let taken = u32::try_from(leases.len()).unwrap_or(room.total);
+                    let rest = room.total.saturating_sub(taken).min(room.old);
                     if rest > 0 {
                         leases.extend(take(connection, false, now, until, rest).await?);
                     }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::super::error::StoreError;
 use super::deliveries;
-use super::write::{Answer, Arriving, Counters, Lane, Write};
+use super::write::{Answer, Arriving, Counters, Lane, PATIENCE, Write};
 use crate::base::clock::Clock;
 use crate::base::failpoint::failpoint;
 use crate::base::shutdown::{Shutdown, panic_text};
@@ -22,6 +22,12 @@ use crate::telemetry::metrics;
 const MAX_GROUP: usize = 256;
 /// Most other writes in one commit.
 const MAX_WRITES: usize = 64;
+
+/// Each statement is a trip to SQLite's thread and back, so savepoints ride with what they follow: the
+/// first with the transaction's begin, each other with the end of the one before, the last ends with the
+/// commit.
+const BEGIN: &str = "BEGIN IMMEDIATE; SAVEPOINT one";
+const NEXT: &str = "RELEASE one; SAVEPOINT one";
 
 /// What the writer's task works with.
 pub(super) struct Task {
@@ -49,6 +55,13 @@ struct Group {
 impl Group {
     fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.deliveries.is_empty()
+    }
+
+    /// Whether all in it may wait for others of their kind.
+    fn is_patient(&self) -> bool {
+        (1..MAX_WRITES).contains(&self.writes.len())
+            && self.deliveries.is_empty()
+            && self.writes.iter().all(|w| w.lane == Lane::Patient)
     }
 
     /// Whether nothing in it can make anything due: only renewals and heartbeats.
@@ -79,6 +92,7 @@ impl Task {
         let mut group = Group::default();
         self.take_waiting(&mut group);
         if !group.is_empty() {
+            self.wait_for_company(&mut group).await;
             return Some(group);
         }
         tokio::select! {
@@ -90,7 +104,28 @@ impl Task {
             else => {}
         }
         self.take_waiting(&mut group);
+        self.wait_for_company(&mut group).await;
         (!group.is_empty()).then_some(group)
+    }
+
+    /// Gives patient writes that are on their way a moment to join those that are here.
+    async fn wait_for_company(&mut self, group: &mut Group) {
+        let all_here = async {
+            while group.is_patient()
+                && group.writes.len() < self.counters.coming.load(Ordering::Acquire)
+            {
+                tokio::select! {
+                    biased;
+                    Some(write) = self.front.recv() => group.writes.push(write),
+                    Some(arriving) = self.deliveries.recv() => group.deliveries.push(arriving),
+                    Some(write) = self.normal.recv() => group.writes.push(write),
+                    else => return,
+                }
+            }
+        };
+        if tokio::time::timeout(PATIENCE, all_here).await.is_ok() {
+            self.take_waiting(group);
+        }
     }
 
     fn take_waiting(&mut self, group: &mut Group) {
@@ -112,8 +147,9 @@ impl Task {
     }
 
     async fn commit(&mut self, mut group: Group) {
-        if let Err(error) = execute(&mut self.connection, "BEGIN IMMEDIATE").await {
+        if let Err(error) = execute(&mut self.connection, BEGIN).await {
             self.note(&error);
+            drop(execute(&mut self.connection, "ROLLBACK").await);
             // Somebody else holds the file. Whoever came while this waited has waited for the same
             // thing and is refused with it, so that nobody waits through two busy time-outs.
             self.take_waiting(&mut group);
@@ -123,8 +159,11 @@ impl Task {
         let quiet = group.is_quiet();
         let count = u32::try_from(group.writes.len() + group.deliveries.len()).unwrap_or(u32::MAX);
         let mut answers: Vec<Answer> = Vec::new();
-        let mut lost = None;
+        let (mut lost, mut untouched) = (None, true);
         for write in group.writes {
+            if !std::mem::take(&mut untouched) && lost.is_none() {
+                lost = execute(&mut self.connection, NEXT).await.err();
+            }
             if let Some(error) = &lost {
                 drop(write.refuse.send(StoreError::clone(error)));
                 continue;
@@ -135,6 +174,9 @@ impl Task {
             }
         }
         let size = group.deliveries.len();
+        if size > 0 && !untouched && lost.is_none() {
+            lost = execute(&mut self.connection, NEXT).await.err();
+        }
         if size > 0 && lost.is_none() {
             match self.insert(group.deliveries).await {
                 Ok(more) => answers.extend(more),
@@ -180,9 +222,8 @@ impl Task {
         Ok(())
     }
 
-    /// Runs one write in its savepoint. An error means that the whole transaction is gone.
+    /// Runs one write in the savepoint that is open. An error means that the whole transaction is gone.
     async fn run_one(&mut self, write: Write) -> Result<Answer, StoreError> {
-        execute(&mut self.connection, "SAVEPOINT one").await?;
         let run = AssertUnwindSafe((write.run)(&mut self.connection));
         let (keep, answer) = match run.catch_unwind().await {
             Ok(done) => done,
@@ -214,31 +255,26 @@ impl Task {
                 return Err(error);
             }
         }
-        execute(&mut self.connection, "RELEASE one").await?;
         Ok(answer)
     }
 
     async fn insert(&mut self, arriving: Vec<Arriving>) -> Result<Vec<Answer>, StoreError> {
-        execute(&mut self.connection, "SAVEPOINT one").await?;
         let (deliveries, askers): (Vec<_>, Vec<_>) = arriving
             .into_iter()
             .map(|a| (a.delivery, (a.answer, a.room)))
             .unzip();
         let result = deliveries::insert(&mut self.connection, &deliveries).await;
         let answers: Vec<Answer> = match result {
-            Ok(received) => {
-                execute(&mut self.connection, "RELEASE one").await?;
-                askers
-                    .into_iter()
-                    .zip(received)
-                    .map(|((asker, room), received)| -> Answer {
-                        Box::new(move |commit| {
-                            drop(asker.send(commit.map(|()| received)));
-                            drop(room);
-                        })
+            Ok(received) => askers
+                .into_iter()
+                .zip(received)
+                .map(|((asker, room), received)| -> Answer {
+                    Box::new(move |commit| {
+                        drop(asker.send(commit.map(|()| received)));
+                        drop(room);
                     })
-                    .collect()
-            }
+                })
+                .collect(),
             Err(error) => {
                 for (asker, _) in askers {
                     drop(asker.send(Err(error.clone())));
@@ -250,7 +286,6 @@ impl Task {
                     return Err(error);
                 }
                 self.note(&error);
-                execute(&mut self.connection, "RELEASE one").await?;
                 Vec::new()
             }
         };

@@ -1,8 +1,10 @@
 //! Deliveries, inserted as a set.
 //!
 //! sqlx crosses a thread for every statement, so a statement per row would cap the receive rate.
-//! However many deliveries share a commit, this is at most five statements (bodies are inserted in
-//! chunks of fixed sizes, so that the prepared statements repeat).
+//! However many deliveries share a commit, their rows travel as one JSON document, and what need not be
+//! JSON, headers and bodies, as one blob that the rows point into: three trips, and four where a set
+//! holds duplicates. The document is read into `arrived` once, because SQLite writes a row of `json_each`
+//! out anew each time that its value is named.
 //!
 //! Order inside one transaction: dedupe rows decide who is new, then the new ones are captured and
 //! get their work items, then duplicates of unsettled operations get a wake-up if nobody holds one.
@@ -10,15 +12,16 @@
 //! Races: the writer is alone, so check and insert cannot interleave. Two copies of one delivery in
 //! one set are told apart here, before SQL sees them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::{Value, json};
-use sqlx::{QueryBuilder, Row, SqliteConnection};
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::SqliteConnection;
 
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
 use crate::domain::event::Verdict;
-use crate::domain::operation::Kind;
+use crate::domain::operation::{Kind, OperationRef};
 
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
@@ -32,82 +35,71 @@ pub(super) async fn insert(
         .map(|(delivery, _)| delivery)
         .collect();
     capture(connection, &new).await?;
-    queue(connection, &new, Wake::New).await?;
     let again: Vec<&NewDelivery> = deliveries
         .iter()
         .zip(&verdicts)
         .filter(|(_, received)| received.verdict == Verdict::Duplicate)
         .map(|(delivery, _)| delivery)
         .collect();
-    queue(connection, &again, Wake::Duplicate).await?;
+    wake_again(connection, &again).await?;
     Ok(verdicts)
 }
 
 const DEDUPE: &str = "
+    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
     INSERT INTO processed_events (source, dedupe_key, event_id, received_at_ms, outcome, duplicates, expires_at_ms)
-    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
-    FROM json_each(?1) WHERE true
+    SELECT row ->> 0, row ->> 1, row ->> 2, row ->> 3, row ->> 4, row ->> 5, row ->> 6
+    FROM arrived WHERE true
     ON CONFLICT (source, dedupe_key) DO UPDATE SET
         event_id       = iif(expires_at_ms <= excluded.received_at_ms, excluded.event_id, event_id),
         outcome        = iif(expires_at_ms <= excluded.received_at_ms, excluded.outcome, outcome),
         received_at_ms = iif(expires_at_ms <= excluded.received_at_ms, excluded.received_at_ms, received_at_ms),
         duplicates     = iif(expires_at_ms <= excluded.received_at_ms, excluded.duplicates, duplicates + 1 + excluded.duplicates),
         expires_at_ms  = iif(expires_at_ms <= excluded.received_at_ms, excluded.expires_at_ms, expires_at_ms)
-    RETURNING source, dedupe_key, event_id";
+    RETURNING event_id";
 
 /// Decides for each delivery whether it is new. A delivery without a key always is.
 async fn dedupe(
     connection: &mut SqliteConnection,
     deliveries: &[NewDelivery],
 ) -> Result<Vec<Received>, StoreError> {
-    let mut first: HashMap<(&str, &str), usize> = HashMap::new();
-    let mut copies: HashMap<usize, u64> = HashMap::new();
-    for (i, delivery) in deliveries.iter().enumerate() {
+    // The first with its key, and how many copies of it are beside it.
+    let mut first: HashMap<(&str, &str), (&NewDelivery, u64)> = HashMap::new();
+    for delivery in deliveries {
         if let Some(key) = &delivery.dedupe_key {
-            match first.entry((&delivery.source, key)) {
-                std::collections::hash_map::Entry::Occupied(seen) => {
-                    *copies.entry(*seen.get()).or_default() += 1;
-                }
-                std::collections::hash_map::Entry::Vacant(free) => {
-                    free.insert(i);
-                }
-            }
+            first
+                .entry((&delivery.source, key))
+                .and_modify(|(_, copies)| *copies += 1)
+                .or_insert((delivery, 0));
         }
     }
-    let rows: Vec<Value> = first
+    let rows: Vec<_> = first
         .iter()
-        .filter_map(|((source, key), i)| {
-            let delivery = deliveries.get(*i)?;
-            Some(json!([
+        .map(|((source, key), (delivery, copies))| {
+            (
                 source,
                 key,
-                delivery.id.to_string(),
+                delivery.id,
                 delivery.received_at.as_millis(),
                 delivery.verdict().as_str(),
-                copies.get(i).copied().unwrap_or(0),
+                copies,
                 delivery.dedupe_until.as_millis(),
-            ]))
+            )
         })
         .collect();
-    let mut owner: HashMap<(String, String), String> = HashMap::new();
+    // Whose row it is now: a copy's id is in none, for only the first of them was offered.
+    let mut owners: HashSet<String> = HashSet::new();
     if !rows.is_empty() {
-        let found = sqlx::query(DEDUPE)
-            .bind(Value::from(rows).to_string())
+        let found: Vec<String> = sqlx::query_scalar(DEDUPE)
+            .bind(document(&rows)?)
             .fetch_all(connection)
             .await?;
-        for row in found {
-            owner.insert((row.get(0), row.get(1)), row.get(2));
-        }
+        owners.extend(found);
     }
     Ok(deliveries
         .iter()
-        .enumerate()
-        .map(|(i, delivery)| {
-            let is_new = delivery.dedupe_key.as_ref().is_none_or(|key| {
-                first.get(&(delivery.source.as_str(), key.as_str())) == Some(&i)
-                    && owner.get(&(delivery.source.clone(), key.clone()))
-                        == Some(&delivery.id.to_string())
-            });
+        .map(|delivery| {
+            let is_new = delivery.dedupe_key.is_none() || owners.contains(&delivery.id.to_string());
             let verdict = if is_new {
                 delivery.verdict()
             } else {
@@ -121,115 +113,168 @@ async fn dedupe(
         .collect())
 }
 
-/// Sizes of one insert: few distinct statements, so that each stays prepared.
-const CHUNKS: [usize; 4] = [64, 16, 4, 1];
-
-async fn capture(
-    connection: &mut SqliteConnection,
-    mut new: &[&NewDelivery],
-) -> Result<(), StoreError> {
-    for size in CHUNKS {
-        while let Some((now, later)) = new.split_at_checked(size) {
-            new = later;
-            let mut insert = QueryBuilder::new(
-                "INSERT INTO captured_events (id, source, received_at_ms, verdict, why, event_type, \
-                 operation, segment, webhook_id, dedupe_key, proof, reservation, replay_of, user_metadata, \
-                 headers, body) ",
-            );
-            insert.push_values(now, |mut row, delivery| {
-                let operation = delivery.operation.as_ref();
-                row.push_bind(delivery.id.to_string())
-                    .push_bind(&delivery.source)
-                    .push_bind(delivery.received_at.as_millis())
-                    .push_bind(delivery.verdict().as_str())
-                    .push_bind(delivery.ignored_because)
-                    .push_bind(&delivery.event_type)
-                    .push_bind(operation.map(|o| o.raw().to_owned()))
-                    .push_bind(operation.map(|o| o.segment().to_owned()))
-                    .push_bind(&delivery.webhook_id)
-                    .push_bind(&delivery.dedupe_key)
-                    .push_bind(&delivery.proof)
-                    .push_bind(delivery.reservation.map(|r| r.to_string()))
-                    .push_bind(delivery.replay_of.map(|r| r.to_string()))
-                    .push_bind(delivery.user_metadata.as_ref().map(Value::to_string))
-                    .push_bind(delivery.headers_json())
-                    .push_bind(delivery.body.as_ref());
-            });
-            insert.build().execute(&mut *connection).await?;
-        }
-    }
-    Ok(())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wake {
-    /// Queue it, or pull the one that waits forward.
-    New,
-    /// Queue it only if its operation may still be open and nobody waits.
-    Duplicate,
-}
+/// Most bytes of headers and bodies in one statement: SQLite copies them once more.
+const MAX_BYTES: usize = 4 << 20;
 
 // A full name is its own key, whoever else in the ledger ends in the same segment; only a short id is
 // looked up there.
-const QUEUE_NEW: &str = "
+const CAPTURE: &str = "
+    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
+    INSERT INTO captured_events (id, source, received_at_ms, verdict, why, event_type, operation, segment,
+                                 webhook_id, dedupe_key, proof, reservation, replay_of, user_metadata, headers, body)
+    SELECT row ->> 0, row ->> 1, row ->> 2, row ->> 3, row ->> 4, row ->> 5, row ->> 6, row ->> 7,
+           row ->> 8, row ->> 9, row ->> 10, row ->> 11, row ->> 12, row ->> 13,
+           CAST(substr(?2, row ->> 14, row ->> 15) AS TEXT), substr(?2, row ->> 16, row ->> 17)
+    FROM arrived;
+    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT iif(instr(value ->> 0, '/'), value ->> 0,
-               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
-           value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
-    FROM json_each(?1) WHERE true
+    SELECT iif(instr(row ->> 6, '/'), row ->> 6,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = row ->> 7 HAVING count(*) = 1), row ->> 6)),
+           row ->> 6, row ->> 7, row ->> 18, row ->> 11, row ->> 0, row ->> 19, 1, 'ready', row ->> 2, row ->> 2
+    FROM arrived WHERE row ->> 3 = 'accepted'
     ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET
         available_at_ms = min(available_at_ms, excluded.available_at_ms),
         reason = excluded.reason, fresh = 1, event_id = excluded.event_id,
         kind_hint = coalesce(kind_hint, excluded.kind_hint),
         reservation = coalesce(reservation, excluded.reservation)";
 
+/// A delivery as `arrived` holds it, in the order in which the statements count.
+#[derive(Serialize)]
+struct Row<'a>(
+    uuid::Uuid,
+    &'a str,
+    i64,
+    &'static str,
+    Option<&'static str>,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<&'a str>,
+    &'a str,
+    Option<uuid::Uuid>,
+    Option<uuid::Uuid>,
+    Option<String>,
+    // Where in the blob, counted from one, and how many bytes: the headers, then the body.
+    usize,
+    usize,
+    usize,
+    usize,
+    Option<&'static str>,
+    &'static str,
+);
+
+impl<'a> Row<'a> {
+    /// The row of a delivery, whose bytes it puts behind those in `blob`.
+    fn new(delivery: &'a NewDelivery, blob: &mut Vec<u8>) -> Result<Self, StoreError> {
+        let operation = delivery.operation.as_ref();
+        let headers_at = blob.len();
+        delivery.write_headers(blob).map_err(unwritable)?;
+        let body_at = blob.len();
+        blob.extend_from_slice(&delivery.body);
+        Ok(Self(
+            delivery.id,
+            &delivery.source,
+            delivery.received_at.as_millis(),
+            delivery.verdict().as_str(),
+            delivery.ignored_because,
+            delivery.event_type.as_deref(),
+            operation.map(OperationRef::raw),
+            operation.map(OperationRef::segment),
+            delivery.webhook_id.as_deref(),
+            delivery.dedupe_key.as_deref(),
+            &delivery.proof,
+            delivery.reservation,
+            delivery.replay_of,
+            delivery.user_metadata.as_ref().map(Value::to_string),
+            headers_at + 1,
+            body_at - headers_at,
+            body_at + 1,
+            delivery.body.len(),
+            operation
+                .and_then(OperationRef::kind_hint)
+                .map(Kind::as_str),
+            delivery.reason().as_str(),
+        ))
+    }
+}
+
+/// Captures new deliveries, and queues those that name an operation; one that waits for it already is
+/// pulled forward.
+async fn capture(
+    connection: &mut SqliteConnection,
+    new: &[&NewDelivery],
+) -> Result<(), StoreError> {
+    let mut waiting = new.iter().peekable();
+    while waiting.peek().is_some() {
+        let (mut rows, mut blob) = (Vec::new(), Vec::new());
+        while blob.len() < MAX_BYTES
+            && let Some(delivery) = waiting.next()
+        {
+            rows.push(Row::new(delivery, &mut blob)?);
+        }
+        sqlx::query(CAPTURE)
+            .bind(document(&rows)?)
+            .bind(blob)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
 /// Nothing to do when every operation it may mean has settled, or when an item waits under its short id
 /// (which looks at all of them). An item under a full name is the conflict's to find: it may be another's.
 const QUEUE_DUPLICATE: &str = "
+    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT iif(instr(value ->> 0, '/'), value ->> 0,
-               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
-           value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
-    FROM json_each(?1)
+    SELECT iif(instr(row ->> 0, '/'), row ->> 0,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = row ->> 1 HAVING count(*) = 1), row ->> 0)),
+           row ->> 0, row ->> 1, row ->> 2, row ->> 3, row ->> 4, row ->> 6, 1, 'ready', row ->> 5, row ->> 5
+    FROM arrived
     WHERE (SELECT count(*) = 0 OR count(*) > count(o.settled_at_ms) FROM operations o
-           WHERE o.segment = value ->> 1 AND (o.name = value ->> 0 OR instr(value ->> 0, '/') = 0))
-      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state IN ('ready', 'leased')
+           WHERE o.segment = row ->> 1 AND (o.name = row ->> 0 OR instr(row ->> 0, '/') = 0))
+      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = row ->> 1 AND q.state IN ('ready', 'leased')
                       AND q.state = 'ready' AND instr(q.ref_key, '/') = 0)
     ON CONFLICT (ref_key) WHERE state = 'ready' DO NOTHING";
 
-async fn queue(
+/// Queues duplicates only if their operation may still be open and nobody waits.
+async fn wake_again(
     connection: &mut SqliteConnection,
     deliveries: &[&NewDelivery],
-    wake: Wake,
 ) -> Result<(), StoreError> {
-    let rows: Vec<Value> = deliveries
+    let rows: Vec<_> = deliveries
         .iter()
         .filter(|d| d.verdict() == Verdict::Accepted)
         .filter_map(|d| {
             let operation = d.operation.as_ref()?;
-            Some(json!([
+            Some((
                 operation.raw(),
                 operation.segment(),
                 operation.kind_hint().map(Kind::as_str),
-                d.reservation.map(|r| r.to_string()),
-                d.id.to_string(),
+                d.reservation,
+                d.id,
                 d.received_at.as_millis(),
                 d.reason().as_str(),
-            ]))
+            ))
         })
         .collect();
     if rows.is_empty() {
         return Ok(());
     }
-    let statement = match wake {
-        Wake::New => QUEUE_NEW,
-        Wake::Duplicate => QUEUE_DUPLICATE,
-    };
-    sqlx::query(statement)
-        .bind(Value::from(rows).to_string())
+    sqlx::query(QUEUE_DUPLICATE)
+        .bind(document(&rows)?)
         .execute(connection)
         .await?;
     Ok(())
+}
+
+fn document(rows: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(rows).map_err(unwritable)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
+fn unwritable(error: serde_json::Error) -> StoreError {
+    StoreError::Database(error.to_string())
 }

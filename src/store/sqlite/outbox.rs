@@ -40,13 +40,25 @@ impl Store {
         quotas: Vec<(String, u32)>,
         lease: Duration,
     ) -> Result<Vec<LeasedEffect>, StoreError> {
+        self.begin_sends_into(move || quotas, lease).await
+    }
+
+    /// The same, with as much room as there is when the claim runs.
+    pub async fn begin_sends_into<Q>(
+        &self,
+        quotas: Q,
+        lease: Duration,
+    ) -> Result<Vec<LeasedEffect>, StoreError>
+    where
+        Q: FnOnce() -> Vec<(String, u32)> + Send + 'static,
+    {
         let now = self.clock.now();
         let until = monotonic_ms(self.clock.monotonic() + lease);
         self.writer
-            .write("begin send", Lane::Normal, move |connection| {
+            .write("begin send", Lane::Patient, move |connection| {
                 Box::pin(async move {
                     let mut claimed = Vec::new();
-                    for (name, quota) in quotas {
+                    for (name, quota) in quotas() {
                         let rows = sqlx::query(
                             "UPDATE effects SET state = 'sending', attempts = attempts + 1, \
                              lease_epoch = lease_epoch + 1, lease_until_ms = ?1 \
@@ -107,7 +119,7 @@ impl Store {
         let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
         let (record, epoch) = (sent.record.clone(), sent.epoch);
         self.writer
-            .write("end send", Lane::Normal, move |connection| {
+            .write("end send", Lane::Patient, move |connection| {
                 Box::pin(async move {
                     let (state, at, why) = fate(&end, record.give_up_at, now);
                     let finished = matches!(state, EffectState::Done | EffectState::Dead);
@@ -311,8 +323,8 @@ fn fate(
     }
 }
 
-/// Inserts effects whose keys are absent, and writes down how many the operation should have. An
-/// operation whose effects are withheld gets none.
+/// Inserts effects whose keys are absent, and writes down how many a settled operation should have,
+/// which it answers. An operation whose effects are withheld gets none.
 pub(super) async fn plan(
     connection: &mut SqliteConnection,
     operation: Option<&Operation>,
@@ -320,7 +332,7 @@ pub(super) async fn plan(
     now: Timestamp,
     give_up_at: Timestamp,
     ids: &dyn Ids,
-) -> Result<(), StoreError> {
+) -> Result<Option<u32>, StoreError> {
     let withheld = operation.is_some_and(|operation| operation.effects_withheld);
     for new in effects.iter().filter(|_| !withheld) {
         sqlx::query(
@@ -340,17 +352,18 @@ pub(super) async fn plan(
         .execute(&mut *connection)
         .await?;
     }
-    if let Some(operation) = operation {
-        sqlx::query(
-            "UPDATE operations SET effects_expected = \
-             (SELECT count(*) FROM effects WHERE operation_id = ?1) \
-             WHERE id = ?1 AND settled_at_ms IS NOT NULL",
-        )
-        .bind(operation.id.to_string())
-        .execute(connection)
-        .await?;
-    }
-    Ok(())
+    let Some(operation) = operation else {
+        return Ok(None);
+    };
+    let expected: Option<u32> = sqlx::query_scalar(
+        "UPDATE operations SET effects_expected = \
+         (SELECT count(*) FROM effects WHERE operation_id = ?1) \
+         WHERE id = ?1 AND settled_at_ms IS NOT NULL RETURNING effects_expected",
+    )
+    .bind(operation.id.to_string())
+    .fetch_optional(connection)
+    .await?;
+    Ok(expected)
 }
 
 /// Lets an operation have its effects from here on.

@@ -115,6 +115,8 @@ pub(crate) async fn open_readers(path: &Path, readers: u32) -> Result<SqlitePool
         .acquire_timeout(Duration::from_secs(2))
         .idle_timeout(None)
         .max_lifetime(None)
+        // A file does not hang up; the check would be a second trip to SQLite's thread for each read.
+        .test_before_acquire(false)
         .connect_with(base_options(path).read_only(true).pragma("query_only", "1"))
         .await
         .map_err(sqlite_error(path))

@@ -141,6 +141,20 @@ pub(super) async fn end_lease(
     close: &Close,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    if let Close::Done(outcome) = close {
+        // The fence and the end in one: whoever lost the lease changes nothing.
+        let done = sqlx::query(
+            "UPDATE work_queue SET state = 'done', outcome = ?3, finished_at_ms = ?4, lease_until_ms = NULL, \
+             attempts = max(attempts - 1, 0) WHERE id = ?1 AND lease_epoch = ?2 AND state = 'leased'",
+        )
+        .bind(held.id)
+        .bind(held.epoch)
+        .bind(outcome.as_str())
+        .bind(now.as_millis())
+        .execute(connection)
+        .await?;
+        return fenced("work_queue", &held.id, done.rows_affected());
+    }
     // Fence first: whoever lost the lease may change nothing, not even by giving it back.
     let holds: bool = sqlx::query_scalar(
         "SELECT count(*) > 0 FROM work_queue WHERE id = ?1 AND state = 'leased' AND lease_epoch = ?2",
@@ -151,18 +165,7 @@ pub(super) async fn end_lease(
     .await?;
     fenced("work_queue", &held.id, u64::from(holds))?;
     match close {
-        Close::Done(outcome) => {
-            sqlx::query(
-                "UPDATE work_queue SET state = 'done', outcome = ?2, finished_at_ms = ?3, \
-                 lease_until_ms = NULL, attempts = max(attempts - 1, 0) WHERE id = ?1",
-            )
-            .bind(held.id)
-            .bind(outcome.as_str())
-            .bind(now.as_millis())
-            .execute(connection)
-            .await?;
-            Ok(())
-        }
+        Close::Done(_) => Ok(()),
         Close::Again(failure, max_attempts)
             if failure.charged && held.attempts >= *max_attempts =>
         {

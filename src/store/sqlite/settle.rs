@@ -45,7 +45,7 @@ impl Store {
     ) -> Result<Vec<Applied>, StoreError> {
         let (now, ids, lease) = (self.clock.now(), Arc::clone(&self.ids), lease.clone());
         self.writer
-            .write("finish look", Lane::Normal, move |connection| {
+            .write("finish look", Lane::Patient, move |connection| {
                 Box::pin(async move {
                     // The fence comes first: a worker that lost its lease writes nothing at all.
                     end_lease(connection, &lease, &close, now).await?;
@@ -118,13 +118,13 @@ async fn apply(
         }
         return Ok(Applied::AlreadySettled(Box::new(before)));
     }
+    if let Change::Settle(settlement) = &look.change {
+        let settled = settle(connection, &before, &look, settlement, now, planner, ids).await?;
+        return Ok(Applied::Settled(Box::new(settled)));
+    }
     count_look(connection, &before, &look).await?;
     match &look.change {
-        Change::Nothing => {}
-        Change::Settle(settlement) => {
-            settle(connection, &before, &look, settlement, now, planner, ids).await?;
-            return Ok(Applied::Settled(Box::new(by_id(connection, id).await?)));
-        }
+        Change::Nothing | Change::Settle(_) => {}
         Change::Running {
             requires_action,
             next_look_at,
@@ -280,25 +280,29 @@ async fn count_look(
     before: &Operation,
     look: &Look,
 ) -> Result<(), StoreError> {
-    // An event starts the count of close looks; looks nobody's event caused go on with it.
-    let since_event = match (look.reason, before.looks_since_event) {
-        (Reason::Webhook | Reason::Replay, _) => Some(1),
-        (_, Some(n)) => Some(n.saturating_add(1)),
-        (_, None) => None,
-    };
     sqlx::query(
         "UPDATE operations SET attempts = attempts + 1, looks_since_event = ?2, \
          summary = coalesce(?3, summary) WHERE id = ?1",
     )
     .bind(before.id.to_string())
-    .bind(since_event)
+    .bind(looks_since_event(before, look))
     .bind(look.summary.as_ref().map(Value::to_string))
     .execute(connection)
     .await?;
     Ok(())
 }
 
-/// The transition, its history, its outbox rows, and the alerts it ends.
+/// An event starts the count of close looks; looks nobody's event caused go on with it.
+fn looks_since_event(before: &Operation, look: &Look) -> Option<u32> {
+    match (look.reason, before.looks_since_event) {
+        (Reason::Webhook | Reason::Replay, _) => Some(1),
+        (_, Some(n)) => Some(n.saturating_add(1)),
+        (_, None) => None,
+    }
+}
+
+/// The look, the transition and its history, its outbox rows, and the alerts it ends. Answers the
+/// record as it is then.
 async fn settle(
     connection: &mut SqliteConnection,
     before: &Operation,
@@ -307,7 +311,7 @@ async fn settle(
     now: Timestamp,
     planner: &dyn PlanEffects,
     ids: &dyn Ids,
-) -> Result<(), StoreError> {
+) -> Result<Operation, StoreError> {
     if !before.state.may_become(settlement.state) {
         return Err(StoreError::Inconsistent {
             table: "operations",
@@ -315,22 +319,24 @@ async fn settle(
             row: before.id.to_string(),
         });
     }
+    let cause = look.reason.as_str();
     sqlx::query(
         "UPDATE operations SET state = ?2, settled_at_ms = ?3, settled_by = ?4, body_hash = ?5, \
-         decide_at_ms = ?6, closed_at_ms = NULL, next_check_at_ms = NULL, overdue_at_ms = NULL, overdue = 0, \
-         requires_action = 0, not_found_since_ms = NULL WHERE id = ?1 AND settled_at_ms IS NULL",
+         decide_at_ms = ?6, attempts = attempts + 1, looks_since_event = ?7, summary = coalesce(?8, summary), \
+         closed_at_ms = NULL, next_check_at_ms = NULL, overdue_at_ms = NULL, overdue = 0, \
+         requires_action = 0, not_found_since_ms = NULL WHERE id = ?1 AND settled_at_ms IS NULL; \
+         INSERT INTO operation_log (operation_id, what, at_ms, cause, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
     )
     .bind(before.id.to_string())
     .bind(settlement.state.as_str())
     .bind(now.as_millis())
-    .bind(look.reason.as_str())
+    .bind(cause)
     .bind(&settlement.body_hash)
     .bind(settlement.decide_at.as_millis())
+    .bind(looks_since_event(before, look))
+    .bind(look.summary.as_ref().map(Value::to_string))
     .execute(&mut *connection)
     .await?;
-    let (state, cause) = (settlement.state.as_str(), look.reason.as_str());
-    let detail = Some(settlement.body_hash.as_str());
-    log(connection, before.id, now, state, cause, detail).await?;
     if before.effects_withheld {
         if look.reason == Reason::Webhook {
             // This service answered the delivery, so nobody acted on the ending before it.
@@ -341,16 +347,15 @@ async fn settle(
             log(connection, before.id, now, "effects withheld", cause, why).await?;
         }
     }
-    let settled = by_id(connection, before.id).await?;
+    let mut settled = by_id(connection, before.id).await?;
     let effects = planner.plan(&settled, Trigger::State(settled.state), now);
     let give_up_at = look.terms.give_up_at;
-    outbox::plan(connection, Some(&settled), &effects, now, give_up_at, ids).await?;
+    settled.effects_expected =
+        outbox::plan(connection, Some(&settled), &effects, now, give_up_at, ids).await?;
     failpoint!("fp-w4");
-    for flag in ["overdue", "requires_action", "gone", "anomalous"] {
-        let subject = format!("operation/{}/{flag}", before.id);
-        alerts::recover(connection, &subject, now, planner, ids).await?;
-    }
-    Ok(())
+    let over = alerts::of_operation(before.id);
+    alerts::recover_all(connection, &over, now, planner, ids).await?;
+    Ok(settled)
 }
 
 /// Sends what was withheld of a settled operation: this service answered a delivery of the ending, so
@@ -422,6 +427,7 @@ async fn flag(
             ids,
         )
         .await
+        .map(drop)
     } else {
         alerts::recover(connection, &subject, now, planner, ids)
             .await
@@ -492,6 +498,7 @@ async fn close(
         ids,
     )
     .await
+    .map(drop)
 }
 
 pub(super) async fn set_told(

@@ -291,21 +291,19 @@ async fn bury(
             .bind(id)
             .execute(&mut *connection)
             .await?;
-        // What was wrong with it is nobody's concern any more.
-        for flag in ["overdue", "requires_action", "gone", "anomalous"] {
-            let subject = format!("operation/{id}/{flag}");
-            alerts::recover(connection, &subject, now, planner, ids).await?;
-        }
-        // Nor what was wrong with its effects, which go with it (ON DELETE CASCADE).
+        // What was wrong with it is nobody's concern any more, nor what was wrong with its effects,
+        // which go with it (ON DELETE CASCADE).
         let effects: Vec<String> =
             sqlx::query_scalar("SELECT id FROM effects WHERE operation_id = ?1 AND state = 'dead'")
                 .bind(id)
                 .fetch_all(&mut *connection)
                 .await?;
-        for effect in effects {
-            let subject = format!("effect/{effect}");
-            alerts::recover(connection, &subject, now, planner, ids).await?;
-        }
+        let effects = effects.iter().map(|effect| format!("effect/{effect}"));
+        let over: Vec<String> = alerts::of_operation(id)
+            .into_iter()
+            .chain(effects)
+            .collect();
+        alerts::recover_all(connection, &over, now, planner, ids).await?;
         sqlx::query("DELETE FROM operations WHERE id = ?1")
             .bind(id)
             .execute(&mut *connection)

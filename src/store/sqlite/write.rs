@@ -11,6 +11,11 @@
 //! Three lanes, in this order: *front* (lease renewals: late is as bad as lost), *deliveries*
 //! (bounded in bytes; a full lane is the caller's 503), *normal*.
 //!
+//! Of the normal ones some are *patient*: claims and results, which come in crowds under a backlog, each
+//! with the fsync of a commit of its own if nobody waited. Whoever will bring such a write says so
+//! ([`Coming`]); patient writes alone wait for those, [`PATIENCE`] at most, and for nobody else. Anything
+//! that is not patient ends the wait at once.
+//!
 //! Races: a caller that goes away (a client hung up, a timeout) only drops its receiver; the write is
 //! the task's and commits all the same. A panic in a write is caught and rolls back to its savepoint.
 //! A commit that fails is rolled back and reported to everyone in it, so nobody is told "stored"
@@ -18,7 +23,8 @@
 //! from then on and the process is expected to end ([`Writer::broken`]).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sqlx::SqliteConnection;
@@ -62,6 +68,21 @@ pub(crate) enum Lane {
     Front,
     /// In turn.
     Normal,
+    /// In turn, and a moment later if others are coming.
+    Patient,
+}
+
+/// Longest that patient writes wait for one another.
+pub(super) const PATIENCE: Duration = Duration::from_millis(2);
+
+/// A patient write that is on its way, as long as this lives.
+#[derive(Debug)]
+pub struct Coming(Arc<Counters>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.coming.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// The handle everybody writes through.
@@ -82,6 +103,8 @@ pub(crate) struct Writer {
 pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) grouped_deliveries: AtomicU64,
+    /// Patient writes on their way.
+    pub(super) coming: AtomicUsize,
 }
 
 impl std::fmt::Debug for Write {
@@ -172,7 +195,7 @@ impl Writer {
         });
         let queue = match lane {
             Lane::Front => &self.front,
-            Lane::Normal => &self.normal,
+            Lane::Normal | Lane::Patient => &self.normal,
         };
         queue
             .send(Write {
@@ -235,6 +258,11 @@ impl Writer {
     pub(crate) fn waiting_bytes(&self) -> u64 {
         let free = u64::try_from(self.room.available_permits()).unwrap_or(u64::MAX);
         u64::from(self.room_total).saturating_sub(free) * 1024
+    }
+
+    pub(crate) fn coming(&self) -> Coming {
+        self.counters.coming.fetch_add(1, Ordering::AcqRel);
+        Coming(Arc::clone(&self.counters))
     }
 
     pub(crate) fn counters(&self) -> &Counters {
