@@ -184,13 +184,17 @@ try {
 
   // Something to look at.
   stand.receiver.mood = "gone";
-  const dead = await stand.job("fragile", { complete_after_ms: 2500, webhook: { deliver: "twice" } });
+  const dead = await stand.job("fragile", { complete_after_ms: 4500, webhook: { deliver: "twice" } });
   stand.receiver.mood = "gone";
   const sick = await stand.operation(dead, (o) => o.effects.some((e) => e.state === "dead"));
   stand.receiver.mood = "break";
   const held = await stand.job("once");
   await stand.operation(held, (o) => o.effects.some((e) => e.state === "held"));
   for (const kind of ["captions", "thumbnails", "captions"]) await stand.job(kind, { complete_after_ms: 200 });
+  const odd = await stand.job("nightly", { manual: true });
+  await fetch(`${stand.sim}/_sim/faults`, { method: "POST", body: JSON.stringify({ fault: "garbage", name: odd, count: 0 }) });
+  await stand.api(`/operations/${odd}/retry`, {});
+  await eventually("one is dead", async () => (await stand.api("/queue?state=dead")).items.length === 1);
   const event = (await stand.api(`/events?operation=${dead}`)).events[0];
   const rooms = {
     login: null,
@@ -230,6 +234,15 @@ try {
       await other?.close();
       must(problems.length === 0, problems.join("\n"));
     });
+  }
+
+  // For the documents: what one sees first.
+  for (const [room, height] of [["overview", 640], ["operation", 700]]) {
+    await page.setViewportSize({ width: 1040, height });
+    await page.emulateMedia({ colorScheme: "light" });
+    await at(rooms[room]);
+    await page.waitForFunction(() => !document.querySelector("time:not([data-local])"));
+    await page.screenshot({ path: join(shots, `${room}.png`) });
   }
 
   await check("signing out ends it, also for a page that is open elsewhere", async () => {

@@ -139,7 +139,7 @@ pub(super) fn form(path: &str, asked: &Asked, fields: &Markup) -> Markup {
             (fields)
             div.acts {
                 button #narrow type="submit" { "Show" }
-                @if asked.narrows() { a href=(path) { "All" } }
+                @if asked.narrows() { a href=(path) { "Clear" } }
             }
         }
     }

@@ -22,6 +22,8 @@ use crate::store::Gauges;
 
 /// Over which lost webhooks are counted.
 const LATELY: Duration = Duration::from_hours(24);
+/// Things shown that are not as they should be.
+const MOST: usize = 12;
 /// Operations shown.
 const NEWEST: u32 = 8;
 
@@ -86,7 +88,10 @@ impl Seen {
             }
             @if !self.verdict.concerns.is_empty() {
                 ul.concerns aria-label="What is not as it should be" {
-                    @for one in &self.verdict.concerns { (concern(one)) }
+                    @for one in self.verdict.concerns.iter().take(MOST) { (concern(one)) }
+                    @if let Some(rest @ 1..) = self.verdict.concerns.len().checked_sub(MOST) {
+                        li.plain { span {} p { "and " (rest) " more" } a.button href="/alerts" { "To the alerts" } }
+                    }
                 }
             }
             section.tiles aria-label="Figures" { (self.tiles()) }

@@ -109,10 +109,11 @@ fn nothing(dead: bool) -> Markup {
 }
 
 fn table(seat: &Seat, all: &[WorkRecord], now: Timestamp) -> Markup {
+    let dead = all.iter().any(|one| one.state == WorkState::Dead);
     html! {
         div.scroll {
             table.cards {
-                thead { tr { th { "Operation" } th { "State" } th { "Why" } th { "Due" } th { "How it went" } th { "Decide" } } }
+                thead { tr { th { "Operation" } th { "State" } th { "Why" } th { "Due" } th { "How it went" } @if dead { th { "Decide" } } } }
                 tbody {
                     @for one in all {
                         tr {
@@ -121,12 +122,12 @@ fn table(seat: &Seat, all: &[WorkRecord], now: Timestamp) -> Markup {
                             td data-label="Why" { (one.reason.as_str()) }
                             td data-label="Due" { (time(one.available_at)) }
                             td data-label="How it went" { (course(one, now)) }
-                            td data-label="Decide" {
+                            @if dead { td data-label="Decide" {
                                 @if one.state == WorkState::Dead {
                                     (Button::new(seat, format!("retry-{}", one.id), "/queue/retry", "Retry")
                                         .with("id", one.id.to_string()).with("back", seat.here.clone()))
                                 }
-                            }
+                            } }
                         }
                     }
                 }
@@ -137,7 +138,11 @@ fn table(seat: &Seat, all: &[WorkRecord], now: Timestamp) -> Markup {
 
 fn course(one: &WorkRecord, now: Timestamp) -> Markup {
     html! {
-        @if let Some(outcome) = &one.outcome { (outcome.replace('_', " ")) " " }
+        @match one.outcome.as_deref() {
+            Some("not_terminal") => "still running ",
+            Some(outcome) => { (outcome.replace('_', " ")) " " }
+            None => {}
+        }
         @if let (Some(error), true) = (&one.last_error, one.state != WorkState::Done) { (error) "; " }
         @if one.attempts > 0 { (count(one.attempts.into(), "charged attempt", "charged attempts")) }
         @if let Some(at) = one.finished_at { span.note { " " (ago(at, now)) } }

@@ -10,6 +10,9 @@ use super::parts::{Tone, count, words};
 use crate::domain::ledger::Alert;
 use crate::store::Gauges;
 
+/// Most things told in the sentence.
+const TOLD: usize = 4;
+
 /// One thing that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Concern {
@@ -60,7 +63,12 @@ impl Verdict {
 
     /// The sentence. `well` is what is told when nothing is wrong.
     pub(super) fn sentence(&self, well: &str) -> Markup {
-        let names: Vec<&str> = self.concerns.iter().map(|c| c.what.as_str()).collect();
+        let mut names: Vec<String> = self.concerns.iter().map(|c| c.what.clone()).collect();
+        if names.len() > TOLD {
+            let rest = names.len() - TOLD;
+            names.truncate(TOLD);
+            names.push(format!("and {rest} more"));
+        }
         let (lead, rest) = match self.tone {
             Tone::Good | Tone::Plain | Tone::Going => ("All is well: ", well.to_owned()),
             Tone::Watch => ("It works; look at this: ", names.join("; ")),

@@ -99,6 +99,12 @@ fn heed_every_callsite() {
 #[tokio::test]
 async fn who_changed_something_is_in_the_log_by_name() {
     let api = Api::with(&settings()).await;
+    // Both lines are met once before anybody listens: whoever meets one first, on whatever thread,
+    // settles whether it is heeded, and only then can that be settled anew.
+    let body = Some(json!({"name": "batches/a", "job_kind": "k"}));
+    let (post, path) = (Method::POST, "/api/v1/operations");
+    assert_eq!(ask(&api, SECOND, post.clone(), path, body).await, 201);
+    assert_eq!(ask(&api, LOOKS, post, path, None).await, 403);
     let lines = Lines::default();
     let kept = lines.clone();
     let log = tracing_subscriber::fmt()
