@@ -19,6 +19,7 @@ fn page() -> String {
     let mut comment: Vec<&str> = Vec::new();
     let mut section = "";
     let mut in_table = false;
+    let mut examples: Vec<&str> = Vec::new();
     let mut keys = 0;
     for line in DEFAULTS.lines() {
         if let Some(text) = line.strip_prefix('#') {
@@ -31,6 +32,7 @@ fn page() -> String {
             }
         } else if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
+            show(&mut page, &mut examples);
             writeln!(page, "\n## [{section}]\n").unwrap();
             paragraph(&mut page, &comment);
             comment.clear();
@@ -43,16 +45,23 @@ fn page() -> String {
             }
             let (about, example) = split(&comment);
             writeln!(page, "| `{section}.{key}` | `{value}` | {about} |").unwrap();
-            assert!(
-                example.is_empty() || section == "admin",
-                "{key}: {example:?}"
-            );
+            examples.extend(example);
             comment.clear();
             keys += 1;
         }
     }
+    show(&mut page, &mut examples);
     assert!(keys > 70, "{keys}");
     page
+}
+
+/// The examples of a table's keys stand below it.
+fn show(page: &mut String, examples: &mut Vec<&str>) {
+    if !examples.is_empty() {
+        page.push('\n');
+        paragraph(page, examples);
+        examples.clear();
+    }
 }
 
 /// A sentence of one line, and the lines that are indented as an example.

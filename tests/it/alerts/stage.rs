@@ -104,7 +104,8 @@ impl Stage {
 
     /// What the program was told.
     pub(super) fn told_the_program(&self, subject: &str) -> Vec<String> {
-        let text = std::fs::read_to_string(self.dir.path().join("alerts")).unwrap();
+        let text = std::fs::read_to_string(self.dir.path().join("alerts"));
+        let text = text.unwrap_or_default();
         let lines = text.lines().filter(|line| !line.is_empty());
         about(
             lines.map(|line| serde_json::from_str(line).unwrap()),

@@ -2,13 +2,20 @@
 
 mod document;
 
+use std::time::Duration;
+
 use hookledger::domain::effect::EffectState;
 use hookledger::domain::event::Verdict;
 use hookledger::domain::fault::Fault;
 use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::{Outcome, Reason};
+use hookledger::telemetry::metrics::Metrics;
 use hookledger::telemetry::metrics::table::{self as t, Label, Words};
 use hookledger::verify::Reject;
+use serde_json::json;
+
+use crate::support::NOON;
+use crate::support::world::{Says, World};
 
 fn listed(label: &Label) -> Vec<&'static str> {
     match label.words {
@@ -78,4 +85,34 @@ fn labels_list_exactly_the_words_of_the_domain() {
         .chain(faults.iter().map(Fault::label))
         .collect();
     assert_eq!(listed(&t::FETCH), fetches);
+}
+
+/// An operation ended half a minute before its webhook came, whose item then waited for ten seconds.
+#[tokio::test]
+async fn lags_are_counted_from_what_is_due_and_from_what_the_provider_says() {
+    let (recorder, page) = Metrics::local();
+    // This thread runs the whole test, so its own recorder sees what is counted.
+    let _counting = ::metrics::set_default_local_recorder(&recorder);
+    let world = World::new().await;
+    let name = "batches/a";
+    world.register(name, "nightly").await;
+    let ended = json!({"name": name, "done": true, "response": {}, "metadata": {
+        "state": "BATCH_STATE_SUCCEEDED",
+        "endTime": NOON.to_string(),
+        "output": {"responsesFile": "files/batch-x"},
+    }});
+    world.api.says(name, Says::Body(ended));
+    world.advance(Duration::from_secs(30));
+    world.tell("m1", name).await;
+    world.advance(Duration::from_secs(10));
+    world.work().await;
+    page.upkeep();
+    let page = page.render();
+    for line in [
+        "hookledger_queue_lag_seconds_bucket{reason=\"webhook\",le=\"5\"} 0",
+        "hookledger_queue_lag_seconds_bucket{reason=\"webhook\",le=\"15\"} 1",
+        "hookledger_end_lag_seconds_sum{settled_by=\"webhook\"} 40",
+    ] {
+        assert!(page.contains(line), "{line}\nnot in\n{page}");
+    }
 }
