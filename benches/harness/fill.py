@@ -71,7 +71,6 @@ def history(db, rows, at):
         "SELECT id, operation, segment, 'batch', 'nightly', 1, 'succeeded', received_at_ms, received_at_ms, "
         "received_at_ms, 'webhook', 1, 'webhook', 0, 'fill' FROM captured_events ORDER BY id")
     connection.execute("COMMIT")
-    connection.execute("ANALYZE")
     connection.close()
 
 
@@ -96,7 +95,6 @@ def pending(db, count, at, due, turns):
         f"'batch', 'nightly', 1, 'pending', {at - 60_000}, {at - 60_000}, "
         f"iif(i <= {due * turns}, {at} + ((i - 1) / {due}) * 60000 + 30000, {at} + 3000000 + i % 500000), "
         f"{at} + 21600000 FROM n")
-    connection.execute("ANALYZE")
     connection.close()
 
 

@@ -126,7 +126,8 @@ pub(super) async fn recover_all(
     ids: &dyn Ids,
 ) -> Result<(), StoreError> {
     let open: Vec<String> = sqlx::query_scalar(
-        "SELECT subject FROM alerts WHERE subject IN (SELECT value FROM json_each(?1)) AND state = 'open'",
+        "SELECT a.subject FROM json_each(?1) ended CROSS JOIN alerts a ON a.subject = ended.value \
+         WHERE a.state = 'open'",
     )
     .bind(serde_json::Value::from(subjects).to_string())
     .fetch_all(&mut *connection)

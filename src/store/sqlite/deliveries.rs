@@ -3,8 +3,8 @@
 //! sqlx crosses a thread for every statement, so a statement per row would cap the receive rate.
 //! However many deliveries share a commit, their rows travel as one JSON document, and what need not be
 //! JSON, headers and bodies, as one blob that the rows point into: three trips, and four where a set
-//! holds duplicates. The document is read into `arrived` once, because SQLite writes a row of `json_each`
-//! out anew each time that its value is named.
+//! holds duplicates. Rows come out of the document by `jsonb_each`: `json_each` would write each out as
+//! text, and read that again, wherever its value is named.
 //!
 //! Order inside one transaction: dedupe rows decide who is new, then the new ones are captured and
 //! get their work items, then duplicates of unsettled operations get a wake-up if nobody holds one.
@@ -46,10 +46,9 @@ pub(super) async fn insert(
 }
 
 const DEDUPE: &str = "
-    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
     INSERT INTO processed_events (source, dedupe_key, event_id, received_at_ms, outcome, duplicates, expires_at_ms)
-    SELECT row ->> 0, row ->> 1, row ->> 2, row ->> 3, row ->> 4, row ->> 5, row ->> 6
-    FROM arrived WHERE true
+    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
+    FROM jsonb_each(?1) WHERE true
     ON CONFLICT (source, dedupe_key) DO UPDATE SET
         event_id       = iif(expires_at_ms <= excluded.received_at_ms, excluded.event_id, event_id),
         outcome        = iif(expires_at_ms <= excluded.received_at_ms, excluded.outcome, outcome),
@@ -119,27 +118,25 @@ const MAX_BYTES: usize = 4 << 20;
 // A full name is its own key, whoever else in the ledger ends in the same segment; only a short id is
 // looked up there.
 const CAPTURE: &str = "
-    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
     INSERT INTO captured_events (id, source, received_at_ms, verdict, why, event_type, operation, segment,
                                  webhook_id, dedupe_key, proof, reservation, replay_of, user_metadata, headers, body)
-    SELECT row ->> 0, row ->> 1, row ->> 2, row ->> 3, row ->> 4, row ->> 5, row ->> 6, row ->> 7,
-           row ->> 8, row ->> 9, row ->> 10, row ->> 11, row ->> 12, row ->> 13,
-           CAST(substr(?2, row ->> 14, row ->> 15) AS TEXT), substr(?2, row ->> 16, row ->> 17)
-    FROM arrived;
-    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
+    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+           value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13,
+           CAST(substr(?2, value ->> 14, value ->> 15) AS TEXT), substr(?2, value ->> 16, value ->> 17)
+    FROM jsonb_each(?1);
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT iif(instr(row ->> 6, '/'), row ->> 6,
-               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = row ->> 7 HAVING count(*) = 1), row ->> 6)),
-           row ->> 6, row ->> 7, row ->> 18, row ->> 11, row ->> 0, row ->> 19, 1, 'ready', row ->> 2, row ->> 2
-    FROM arrived WHERE row ->> 3 = 'accepted'
+    SELECT iif(instr(value ->> 6, '/'), value ->> 6,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 7 HAVING count(*) = 1), value ->> 6)),
+           value ->> 6, value ->> 7, value ->> 18, value ->> 11, value ->> 0, value ->> 19, 1, 'ready', value ->> 2, value ->> 2
+    FROM jsonb_each(?1) WHERE value ->> 3 = 'accepted'
     ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET
         available_at_ms = min(available_at_ms, excluded.available_at_ms),
         reason = excluded.reason, fresh = 1, event_id = excluded.event_id,
         kind_hint = coalesce(kind_hint, excluded.kind_hint),
         reservation = coalesce(reservation, excluded.reservation)";
 
-/// A delivery as `arrived` holds it, in the order in which the statements count.
+/// A delivery in the document, in the order in which the statements count.
 #[derive(Serialize)]
 struct Row<'a>(
     uuid::Uuid,
@@ -226,16 +223,15 @@ async fn capture(
 /// Nothing to do when every operation it may mean has settled, or when an item waits under its short id
 /// (which looks at all of them). An item under a full name is the conflict's to find: it may be another's.
 const QUEUE_DUPLICATE: &str = "
-    WITH arrived (row) AS MATERIALIZED (SELECT value FROM json_each(?1))
     INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
                             state, created_at_ms, available_at_ms)
-    SELECT iif(instr(row ->> 0, '/'), row ->> 0,
-               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = row ->> 1 HAVING count(*) = 1), row ->> 0)),
-           row ->> 0, row ->> 1, row ->> 2, row ->> 3, row ->> 4, row ->> 6, 1, 'ready', row ->> 5, row ->> 5
-    FROM arrived
+    SELECT iif(instr(value ->> 0, '/'), value ->> 0,
+               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 1 HAVING count(*) = 1), value ->> 0)),
+           value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 6, 1, 'ready', value ->> 5, value ->> 5
+    FROM jsonb_each(?1)
     WHERE (SELECT count(*) = 0 OR count(*) > count(o.settled_at_ms) FROM operations o
-           WHERE o.segment = row ->> 1 AND (o.name = row ->> 0 OR instr(row ->> 0, '/') = 0))
-      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = row ->> 1 AND q.state IN ('ready', 'leased')
+           WHERE o.segment = value ->> 1 AND (o.name = value ->> 0 OR instr(value ->> 0, '/') = 0))
+      AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = value ->> 1 AND q.state IN ('ready', 'leased')
                       AND q.state = 'ready' AND instr(q.ref_key, '/') = 0)
     ON CONFLICT (ref_key) WHERE state = 'ready' DO NOTHING";
 

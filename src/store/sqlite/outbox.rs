@@ -358,10 +358,11 @@ pub(super) async fn plan(
     let expected: Option<u32> = sqlx::query_scalar(
         "UPDATE operations SET effects_expected = \
          (SELECT count(*) FROM effects WHERE operation_id = ?1) \
-         WHERE id = ?1 AND settled_at_ms IS NOT NULL RETURNING effects_expected",
+         WHERE id = ?1 AND settled_at_ms IS NOT NULL; \
+         SELECT effects_expected FROM operations WHERE id = ?1",
     )
     .bind(operation.id.to_string())
-    .fetch_optional(connection)
+    .fetch_one(connection)
     .await?;
     Ok(expected)
 }

@@ -347,7 +347,7 @@ async fn settle(
             log(connection, before.id, now, "effects withheld", cause, why).await?;
         }
     }
-    let mut settled = by_id(connection, before.id).await?;
+    let mut settled = ended(before, look, settlement, now);
     let effects = planner.plan(&settled, Trigger::State(settled.state), now);
     let give_up_at = look.terms.give_up_at;
     settled.effects_expected =
@@ -356,6 +356,27 @@ async fn settle(
     let over = alerts::of_operation(before.id);
     alerts::recover_all(connection, &over, now, planner, ids).await?;
     Ok(settled)
+}
+
+/// The record as the transition leaves it.
+fn ended(before: &Operation, look: &Look, settlement: &Settlement, now: Timestamp) -> Operation {
+    let told = look.reason == Reason::Webhook;
+    Operation {
+        state: settlement.state,
+        settled_at: Some(now),
+        settled_by: Some(look.reason),
+        body_hash: Some(settlement.body_hash.clone()),
+        attempts: before.attempts.saturating_add(1),
+        looks_since_event: looks_since_event(before, look),
+        summary: look.summary.clone().or_else(|| before.summary.clone()),
+        next_check_at: None,
+        overdue: false,
+        requires_action: false,
+        not_found_since: None,
+        // What a delivery told of is released in the same transaction.
+        effects_withheld: before.effects_withheld && !told,
+        ..before.clone()
+    }
 }
 
 /// Sends what was withheld of a settled operation: this service answered a delivery of the ending, so

@@ -203,7 +203,7 @@ fn grows(statement: &str, step: &str) -> bool {
         // The rows of the statement itself.
         let own = [
             "json_each",
-            "arrived",
+            "jsonb_each",
             "due",
             "ended",
             "pragma_",
