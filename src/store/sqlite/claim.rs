@@ -111,6 +111,9 @@ impl Store {
     }
 }
 
+/// A bare `LIMIT ?4` would be planned anew each time it is bound, which costs more than the claim: SQLite
+/// looks at the number to plan by it.
+///
 /// Two deaths make a suspect; the index `work_queue_suspects` says the same number.
 const CLAIM: &str = "
     UPDATE work_queue SET state = 'leased', lease_epoch = lease_epoch + 1, lease_until_ms = ?1, attempts = attempts + 1
@@ -119,7 +122,7 @@ const CLAIM: &str = "
                      SELECT id FROM work_queue WHERE state = 'ready' AND crashes >= 2 AND available_at_ms <= ?3
                      AND NOT EXISTS (SELECT 1 FROM work_queue WHERE state = 'leased' AND crashes >= 2)
                      ORDER BY available_at_ms, id LIMIT 1))
-                 ORDER BY available_at_ms, id LIMIT ?4)
+                 ORDER BY available_at_ms, id LIMIT ?4 + 0)
     RETURNING id, lease_epoch, raw, kind_hint, reservation, reason, created_at_ms, available_at_ms, attempts, failures";
 
 async fn take(

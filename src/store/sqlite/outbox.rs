@@ -59,12 +59,13 @@ impl Store {
                 Box::pin(async move {
                     let mut claimed = Vec::new();
                     for (name, quota) in quotas() {
+                        // `+ 0`: as for a claim of work.
                         let rows = sqlx::query(
                             "UPDATE effects SET state = 'sending', attempts = attempts + 1, \
                              lease_epoch = lease_epoch + 1, lease_until_ms = ?1 \
                              WHERE id IN (SELECT id FROM effects WHERE state IN ('planned', 'ambiguous') \
                                           AND effect = ?2 AND next_attempt_at_ms <= ?3 \
-                                          ORDER BY next_attempt_at_ms LIMIT ?4) \
+                                          ORDER BY next_attempt_at_ms LIMIT ?4 + 0) \
                              RETURNING *",
                         )
                         .bind(until)

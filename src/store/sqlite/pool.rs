@@ -79,14 +79,14 @@ pub(crate) async fn open(path: &Path, create: bool, readers: u32) -> Result<Open
         .create_if_missing(create)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(synchronous())
-        .pragma("journal_size_limit", WAL_LIMIT_BYTES.to_string());
+        .pragma("journal_size_limit", WAL_LIMIT_BYTES.to_string())
+        .optimize_on_close(true, None);
     let mut writer = SqliteConnection::connect_with(&options)
         .await
         .map_err(sqlite_error(path))?;
     read_back(&mut writer, path).await?;
     check_file(&mut writer, path).await?;
     migrate(&mut writer, path).await?;
-    forget_statistics(&mut writer, path).await?;
     if new {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         tracing::info!(path = %absolute.display(), "new ledger");
@@ -297,25 +297,6 @@ pub(super) async fn check_file(
             what: report,
         })
     }
-}
-
-/// Statistics are none of ours: every statement follows its index without them, and with samples of
-/// values SQLite plans a statement anew each time that it is bound, which costs as much as running it.
-async fn forget_statistics(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
-    let found: Vec<String> = sqlx::query_scalar(
-        "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')",
-    )
-    .fetch_all(&mut *writer)
-    .await
-    .map_err(sqlite_error(path))?;
-    if found.is_empty() {
-        return Ok(());
-    }
-    sqlx::query("DROP TABLE IF EXISTS sqlite_stat1; DROP TABLE IF EXISTS sqlite_stat4")
-        .execute(writer)
-        .await
-        .map_err(sqlite_error(path))?;
-    Ok(())
 }
 
 pub(super) async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
