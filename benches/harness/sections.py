@@ -201,7 +201,7 @@ def rows(place, known):
                 said["start_seconds"], said["resident_mib"] = seconds, service.resident_mib()
             gone = parts.lost(said["ids"], db)
             lost += gone["lost"]
-            receives[name].append({**tidy(said), **gone})
+            receives[name].append({**tidy(said, db if name == "empty" else None), **gone})
     found["ids_lost"] = lost
     found["receive_ratio"] = middle([r["rate"] for r in receives["full"]]) / middle([r["rate"] for r in receives["empty"]])
     found["claim_ratio"] = found["claim_full_us"]["p50"] / found["claim_empty_us"]["p50"]
