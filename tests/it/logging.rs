@@ -25,7 +25,10 @@ const NEVER: [&str; 8] = [
     "cookie",
 ];
 /// The token's name, never its value: the type has no other text.
-const NAMES_ONLY: [(&str, &str); 1] = [("token", "http/admin/auth.rs")];
+const NAMES_ONLY: [(&str, &str); 2] = [
+    ("token", "http/admin/auth.rs"),
+    ("token", "http/web/seat.rs"),
+];
 
 /// One place that logs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

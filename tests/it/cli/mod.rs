@@ -100,6 +100,10 @@ impl Place {
             });
         });
         made.join().unwrap();
+        // Another test may have forked meanwhile: its child holds a copy of the lock until it is the
+        // program that it becomes.
+        let lock = std::fs::File::open(self.path().join("webhook.db.lock")).unwrap();
+        lock.lock().unwrap();
         self
     }
 
