@@ -169,7 +169,8 @@ impl App {
             metrics,
         )
         .with_subscription(subscription.clone())
-        .with_upkeep(parts.upkeep);
+        .with_upkeep(parts.upkeep)
+        .with_requests(groups.commits.clone());
         let door_secrets = (verifier, keys, kept);
         let app = Self {
             public: addresses.0,

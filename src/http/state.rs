@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::admin::AdminTokens;
+use super::admin::{AdminTokens, Running};
 use super::health::Health;
+use crate::base::shutdown::Shutdown;
 use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::receive::Receiver;
@@ -31,6 +32,9 @@ pub struct AdminState {
     pub(super) body_timeout: Duration,
     pub(super) subscription: Option<Arc<Subscription>>,
     pub(super) upkeep: Option<Arc<Upkeep>>,
+    /// Where a request with a key runs, so that it is carried out to its end whoever hangs up.
+    pub(super) requests: Option<Shutdown>,
+    pub(super) running: Running,
 }
 
 impl AdminState {
@@ -55,6 +59,8 @@ impl AdminState {
             body_timeout: settings.server.body_timeout,
             subscription: None,
             upkeep: None,
+            requests: None,
+            running: Running::default(),
         }
     }
 
@@ -67,6 +73,13 @@ impl AdminState {
     #[must_use]
     pub fn with_subscription(mut self, subscription: Option<Arc<Subscription>>) -> Self {
         self.subscription = subscription;
+        self
+    }
+
+    /// With the group in which requests with a key are carried out.
+    #[must_use]
+    pub fn with_requests(mut self, group: Shutdown) -> Self {
+        self.requests = Some(group);
         self
     }
 
