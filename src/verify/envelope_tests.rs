@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::base::secret::Secret;
-use crate::verify::{AnswerClass, NoKeys};
+use crate::verify::{AnswerClass, NoKeys, SigningSecret};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const SHARED: &str = "a-shared-secret-of-24-bytes";

@@ -380,7 +380,9 @@ impl TakesTurns for Worker {
             return Ok(AGAIN);
         }
         let now = self.clock.now();
-        let next = self.store.next_work_due().await?;
+        // What can be claimed: a suspect that waits for another must not hide what is due after it.
+        let (fresh, old) = self.store.next_work_due_by_lane().await?;
+        let next = fresh.into_iter().chain(old).min();
         let full = self.slots.free() == 0;
         Ok(match next {
             // Overdue but not claimed: no free slot, or only slots that are kept for fresh items.

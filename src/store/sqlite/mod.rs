@@ -3,6 +3,7 @@
 pub(super) mod alerts;
 mod audit;
 pub(super) mod backup;
+mod claim;
 mod commit;
 pub(super) mod deliveries;
 pub(super) mod import;

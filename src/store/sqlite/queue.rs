@@ -1,12 +1,11 @@
-//! The work queue: claim, renew, give back, close.
+//! The work queue: enter, renew, give back, close. How items are taken is in `claim`.
 //!
-//! A claim raises the row's epoch and charges an attempt in the same commit, before anything runs: a
-//! job that brings the process down is counted, so it cannot do so for ever. An outcome that is
-//! nobody's fault (still running, an outage, a stop) gives the charge back.
+//! An outcome that is nobody's fault (still running, an outage, a stop) gives the charge of its claim
+//! back.
 //!
 //! Race: an event may arrive while a worker holds its operation's item, and makes a new ready row.
 //! When the held one goes back, it finds that row and folds into it, keeping the higher count of
-//! attempts: there is never a second ready row, and poison cannot launder its count.
+//! attempts and deaths: there is never a second ready row, and poison cannot launder its count.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use sqlx::{Row, SqliteConnection};
 
 use super::super::error::StoreError;
 use super::super::{Close, Reader, Store};
-use super::rows::{fenced, lease};
+use super::rows::fenced;
 use super::write::Lane;
 use crate::base::clock::Timestamp;
 use crate::domain::ledger::Lease;
@@ -22,32 +21,6 @@ use crate::domain::operation::{Kind, OperationName};
 use crate::domain::work::Reason;
 
 impl Store {
-    /// Claims due work: at most `fresh` items that somebody waits for, then at most `old` of the
-    /// others, `total` in all. Each lease lasts `lease` by the monotonic clock.
-    pub async fn claim(
-        &self,
-        total: u32,
-        fresh: u32,
-        old: u32,
-        lease: Duration,
-    ) -> Result<Vec<Lease>, StoreError> {
-        let now = self.clock.now();
-        let until = monotonic_ms(self.clock.monotonic() + lease);
-        self.writer
-            .write("claim", Lane::Normal, move |connection| {
-                Box::pin(async move {
-                    let mut leases = take(connection, true, now, until, fresh.min(total)).await?;
-                    let taken = u32::try_from(leases.len()).unwrap_or(total);
-                    let rest = total.saturating_sub(taken).min(old);
-                    if rest > 0 {
-                        leases.extend(take(connection, false, now, until, rest).await?);
-                    }
-                    Ok(leases)
-                })
-            })
-            .await
-    }
-
     /// Makes a held lease last `lease` from now.
     pub async fn renew(&self, held: &Lease, lease: Duration) -> Result<(), StoreError> {
         let until = monotonic_ms(self.clock.monotonic() + lease);
@@ -105,7 +78,7 @@ impl Store {
                     .fetch_all(&mut *connection)
                     .await?;
                     for id in &dead {
-                        sqlx::query("UPDATE work_queue SET attempts = 0, failures = 0 WHERE id = ?1")
+                        sqlx::query("UPDATE work_queue SET attempts = 0, failures = 0, crashes = 0 WHERE id = ?1")
                             .bind(id)
                             .execute(&mut *connection)
                             .await?;
@@ -113,35 +86,6 @@ impl Store {
                             .await?;
                     }
                     Ok(u64::try_from(dead.len()).unwrap_or(u64::MAX))
-                })
-            })
-            .await
-    }
-
-    /// Frees leases that ran out. Their attempt stays charged; at `max_attempts` they are dead.
-    /// At start-up (`all`) every lease is void, whatever its time. Answers how many were freed.
-    pub async fn rescue_leases(&self, max_attempts: u32, all: bool) -> Result<u64, StoreError> {
-        let (now, mono) = (self.clock.now(), monotonic_ms(self.clock.monotonic()));
-        self.writer
-            .write("rescue leases", Lane::Normal, move |connection| {
-                Box::pin(async move {
-                    let lost: Vec<(i64, i64)> = sqlx::query_as(
-                        "SELECT id, attempts FROM work_queue \
-                         WHERE state = 'leased' AND (?1 OR lease_until_ms < ?2) LIMIT 10000",
-                    )
-                    .bind(all)
-                    .bind(mono)
-                    .fetch_all(&mut *connection)
-                    .await?;
-                    for (id, attempts) in &lost {
-                        if *attempts >= i64::from(max_attempts) {
-                            bury(connection, *id, now, "its worker was lost too often").await?;
-                        } else {
-                            let why = Some("its worker was lost");
-                            back_to_ready(connection, *id, now, why, false).await?;
-                        }
-                    }
-                    Ok(u64::try_from(lost.len()).unwrap_or(u64::MAX))
                 })
             })
             .await
@@ -162,29 +106,6 @@ impl Reader {
 
 pub(super) fn monotonic_ms(since_start: Duration) -> i64 {
     i64::try_from(since_start.as_millis()).unwrap_or(i64::MAX)
-}
-
-const CLAIM: &str = "
-    UPDATE work_queue SET state = 'leased', lease_epoch = lease_epoch + 1, lease_until_ms = ?1, attempts = attempts + 1
-    WHERE id IN (SELECT id FROM work_queue WHERE state = 'ready' AND fresh = ?2 AND available_at_ms <= ?3
-                 ORDER BY available_at_ms, id LIMIT ?4)
-    RETURNING id, lease_epoch, raw, kind_hint, reservation, reason, created_at_ms, attempts, failures";
-
-async fn take(
-    connection: &mut SqliteConnection,
-    fresh: bool,
-    now: Timestamp,
-    until: i64,
-    limit: u32,
-) -> Result<Vec<Lease>, StoreError> {
-    let rows = sqlx::query(CLAIM)
-        .bind(until)
-        .bind(fresh)
-        .bind(now.as_millis())
-        .bind(limit)
-        .fetch_all(connection)
-        .await?;
-    rows.iter().map(lease).collect()
 }
 
 /// Upserts the one ready item of a known operation, due at `at` at the latest.
@@ -275,7 +196,7 @@ pub(super) async fn end_lease(
     }
 }
 
-async fn bury(
+pub(super) async fn bury(
     connection: &mut SqliteConnection,
     id: i64,
     now: Timestamp,
@@ -304,7 +225,7 @@ async fn bury(
 }
 
 /// Makes a leased or dead row ready, or folds it into the ready row its operation already has.
-async fn back_to_ready(
+pub(super) async fn back_to_ready(
     connection: &mut SqliteConnection,
     id: i64,
     at: Timestamp,
@@ -323,6 +244,7 @@ async fn back_to_ready(
         sqlx::query(
             "UPDATE work_queue SET \
                  attempts = max(attempts, (SELECT attempts FROM work_queue WHERE id = ?2)), \
+                 crashes = max(crashes, (SELECT crashes FROM work_queue WHERE id = ?2)), \
                  reservation = coalesce(reservation, (SELECT reservation FROM work_queue WHERE id = ?2)) \
              WHERE id = ?1",
         )

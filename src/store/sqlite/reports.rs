@@ -111,13 +111,16 @@ impl Reader {
         Ok(due.map(at))
     }
 
-    /// When the next fresh item is due, and the next of the others.
+    /// When the next fresh item is due that can be claimed, and the next of the others. Suspects wait
+    /// while one of them is in hand.
     pub async fn next_work_due_by_lane(
         &self,
     ) -> Result<(Option<Timestamp>, Option<Timestamp>), StoreError> {
         let (fresh, old): (Option<i64>, Option<i64>) = sqlx::query_as(
-            "SELECT (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 1), \
-                    (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 0)",
+            "SELECT (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 1 AND (crashes < 2 \
+                         OR NOT EXISTS (SELECT 1 FROM work_queue WHERE state = 'leased' AND crashes >= 2))), \
+                    (SELECT min(available_at_ms) FROM work_queue WHERE state = 'ready' AND fresh = 0 AND (crashes < 2 \
+                         OR NOT EXISTS (SELECT 1 FROM work_queue WHERE state = 'leased' AND crashes >= 2)))",
         )
         .fetch_one(&self.pool)
         .await?;

@@ -7,6 +7,8 @@ mod open;
 mod plans;
 mod schema;
 mod settled;
+mod suspects;
+mod upgrade;
 mod writer;
 
 use std::path::Path;
