@@ -34,9 +34,10 @@ pub use registration::{Binding, NewRegistration, Registered, Reservation, Terms}
 pub use sqlite::backup::{BackupError, back_up, clear_remains};
 pub use sqlite::import::{Import, Imported};
 pub use sqlite::lists::{EffectFilter, EventFilter, OperationFilter, Page, WorkFilter};
-pub use sqlite::outbox::EffectRetry;
 pub use sqlite::over::Over;
 pub use sqlite::reports::Gauges;
+pub use sqlite::requests::{Begun, KeptAnswer, KeyedRequest};
+pub use sqlite::resolve::EffectRetry;
 pub use sqlite::restore::{Restored, restore};
 pub use sqlite::sweep::{Rescued, Told};
 pub use sqlite::upkeep::{Pruned, Retention};

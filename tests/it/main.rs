@@ -24,6 +24,7 @@ mod jwt;
 mod ledger;
 mod metrics;
 mod model;
+mod openapi;
 mod payloads;
 mod service;
 mod simulator_api;
