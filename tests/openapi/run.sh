@@ -9,16 +9,14 @@
 # summary and a line "openapi: passed" or "openapi: failed". Needs python3 with venv and pip, and curl.
 #
 #   HOOKLEDGER_SEED      other examples (the seed is printed)
-#   HOOKLEDGER_EXAMPLES  how many for each operation (default 10)
-#   HOOKLEDGER_SECONDS   when it stops asking for more (default 90)
-#   HOOKLEDGER_PHASES    coverage, fuzzing or both (the default), by comma
+#   HOOKLEDGER_EXAMPLES  how many random ones for each operation, beside those that its schemas suggest
+#                        (default 3)
 set -euo pipefail
 
 version=4.32.5
 binary=$(realpath "${1:?usage: tests/openapi/run.sh PATH_TO_HOOKLEDGER}")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/hookledger/openapi/schemathesis-$version
-seed=${HOOKLEDGER_SEED:-20261130} examples=${HOOKLEDGER_EXAMPLES:-10}
-seconds=${HOOKLEDGER_SECONDS:-90} phases=${HOOKLEDGER_PHASES:-coverage,fuzzing}
+seed=${HOOKLEDGER_SEED:-20261130} examples=${HOOKLEDGER_EXAMPLES:-3}
 checks=not_a_server_error,status_code_conformance,content_type_conformance
 checks+=,response_headers_conformance,response_schema_conformance,ignored_auth
 work=$(mktemp -d)
@@ -81,8 +79,8 @@ done
 
 "$cache/bin/schemathesis" run "http://127.0.0.1:$admin/api/v1/openapi.json" \
     --header "Authorization: Bearer $token" --url "http://127.0.0.1:$admin" --checks "$checks" \
-    --phases "$phases" --max-examples "$examples" --seed "$seed" --generation-database none \
-    --max-time "$seconds" --request-timeout 30 --no-color | tee "$work/report"
+    --phases coverage,fuzzing --max-examples "$examples" --seed "$seed" \
+    --generation-database none --request-timeout 30 --no-color | tee "$work/report"
 # An empty run is no proof.
 grep -Eq 'Tested: *[1-9]' "$work/report"
 result=passed
