@@ -167,6 +167,7 @@ impl App {
         let web = web(settings, &clock, &ids, &groups);
         web.keep_samples(Arc::clone(&health), store.clone());
         let state = parts.operators(settings, &store, health, metrics, &web);
+        let state = state.with_requests(groups.commits.clone());
         let door_secrets = (verifier, keys, kept);
         let app = Self {
             public: addresses.0,

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::args::{
     EffectFlags, End, EventFlags, Import, OperationFlags, PageArgs, Query, QueueFlags, Which,
 };
+use super::bulk::{Bulk, Sum};
 use super::client::{Client, Found};
 use super::failure::Failure;
 use super::file::File;
@@ -182,14 +183,27 @@ impl Access {
         .await
     }
 
-    pub(super) async fn retry_queue(&self, only: Option<i64>) -> Result<Value, Failure> {
-        match &self.via {
-            Via::Service(service) => {
-                let mut body = json!({});
-                add(&mut body, "id", only.map(Value::from));
-                service.post("/api/v1/queue/retry", &body).await
-            }
-            Via::File(file) => file.retry_queue(only).await,
+    /// Carries bulk recovery out, page by page, and says after each how many fitted.
+    pub(super) async fn bulk(
+        &self,
+        bulk: &Bulk,
+        dry_run: bool,
+        told: &(dyn Fn(u64) + Sync),
+    ) -> Result<Sum, Failure> {
+        let service = match &self.via {
+            Via::Service(service) => service,
+            Via::File(file) => return file.bulk(bulk, dry_run, told).await,
+        };
+        let (mut sum, mut cursor) = (Sum::default(), None);
+        loop {
+            let body = bulk.body(dry_run, cursor.as_deref());
+            let page = service.post(bulk.path(), &body).await?;
+            let before = sum.matched;
+            sum.add(&page);
+            told(sum.matched - before);
+            let next = page.get("next_cursor").and_then(Value::as_str);
+            let Some(next) = next else { return Ok(sum) };
+            cursor = Some(next.to_owned());
         }
     }
 

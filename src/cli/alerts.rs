@@ -1,9 +1,12 @@
 //! `alerts`: what is open.
 
+use serde_json::Value;
+
 use super::access::Access;
 use super::args::{Alerts, Nested};
 use super::failure::Failure;
 use super::output::{Column, Output};
+use super::watch;
 
 const COLUMNS: [Column; 3] = [
     ("SUBJECT", "subject"),
@@ -13,10 +16,13 @@ const COLUMNS: [Column; 3] = [
 
 pub(super) async fn run(
     access: &Access,
-    args: &Nested<Alerts>,
+    args: Nested<Alerts>,
     output: &Output,
 ) -> Result<(), Failure> {
     match args.verb {
-        Alerts::List => output.list(&access.alerts().await?, "alerts", &COLUMNS),
+        Alerts::List { watch } => {
+            let print = |out: &Output, found: &Value| out.list(found, "alerts", &COLUMNS);
+            watch::show(output, watch.every, || access.alerts(), print, |_| false).await
+        }
     }
 }

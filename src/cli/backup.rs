@@ -4,7 +4,6 @@
 //! API. In a directory the files are named by the instant at which they were begun; only files of
 //! exactly such a name are ever counted or removed.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -12,6 +11,7 @@ use serde_json::json;
 use super::args::Backup;
 use super::failure::Failure;
 use super::output::{Output, fields};
+use super::progress::Progress;
 use crate::base::clock::{Clock as _, SystemClock, Timestamp};
 use crate::config::Settings;
 use crate::store::{BackupError, OpenError, back_up, clear_remains};
@@ -46,7 +46,8 @@ pub(super) async fn run(
     } else {
         to.clone()
     };
-    let bytes = back_up(&settings.store.path, &file, args.overwrite, progress()).await?;
+    let told = Progress::of_bytes("copied");
+    let bytes = back_up(&settings.store.path, &file, args.overwrite, told).await?;
     let removed = match args.keep {
         Some(keep) => thin_out(to, keep, &file)?,
         None => Vec::new(),
@@ -60,23 +61,6 @@ pub(super) async fn run(
     output.answer(&document, |_| {
         fields(&document, &["file", "of", "bytes", "removed"])
     })
-}
-
-/// Tells a terminal how far it is; nobody else.
-pub(super) fn progress() -> impl FnMut(u64, u64) + Send + 'static {
-    let terminal = std::io::stderr().is_terminal();
-    let mut told = None;
-    move |written, whole| {
-        let percent = (written * 100).checked_div(whole).unwrap_or(100);
-        if !terminal || told == Some(percent) {
-            return;
-        }
-        told = Some(percent);
-        let end = if percent == 100 { "\n" } else { "" };
-        let line = format!("\r{percent:3} % of {}{end}", bytesize::ByteSize(whole));
-        // Nobody is left to be told when this cannot be written.
-        drop(std::io::stderr().lock().write_all(line.as_bytes()));
-    }
 }
 
 /// `hookledger-20261130T162151Z.db`

@@ -5,8 +5,11 @@ use uuid::Uuid;
 
 use super::access::Access;
 use super::args::{Effects, End, Nested};
+use super::bulk::{self, Bulk, Job};
 use super::failure::Failure;
 use super::output::{Column, Output, cell};
+use super::watch;
+use crate::domain::effect::EffectState;
 
 const COLUMNS: [Column; 8] = [
     ("ID", "id"),
@@ -26,9 +29,37 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let (id, end): (Uuid, Option<End>) = match args.verb {
         Effects::List { flags, page } => {
-            return output.list(&access.effects(&flags, &page).await?, "effects", &COLUMNS);
+            let ask = || access.effects(&flags, &page);
+            let print = |out: &Output, found: &Value| out.list(found, "effects", &COLUMNS);
+            return watch::show(output, page.watch.every, ask, print, |_| false).await;
         }
-        Effects::Retry { id } => (id, None),
+        Effects::Retry {
+            id: None,
+            flags,
+            dry_run,
+        } => {
+            let stuck = flags.state().filter(|s| EffectState::STUCK.contains(s));
+            let stuck = stuck.ok_or_else(|| {
+                Failure::usage("which? Name an effect, or say --state dead, held or ambiguous")
+            })?;
+            let bulk = Bulk {
+                job: Job::Effects(flags.filter(), stuck),
+                query: flags.query(),
+            };
+            return bulk::run(access, bulk, dry_run, output).await;
+        }
+        Effects::Retry {
+            id: Some(id),
+            flags,
+            dry_run,
+        } => {
+            if dry_run || !flags.query().pairs().is_empty() {
+                return Err(Failure::usage(
+                    "an effect is named; leave out what chooses among many",
+                ));
+            }
+            (id, None)
+        }
         Effects::Resolve { id, end } => (id, Some(end)),
     };
     let effect: Value = access.decide_effect(id, end).await?;

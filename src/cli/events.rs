@@ -8,9 +8,11 @@ use uuid::Uuid;
 
 use super::access::Access;
 use super::args::{Events, Nested};
+use super::bulk::{self, Bulk, Job};
 use super::curl::{self, Delivery, Fresh};
 use super::failure::Failure;
 use super::output::{Column, Output, cell, fields, printable, printable_lines};
+use super::watch;
 use crate::base::clock::{Clock as _, SystemClock};
 use crate::base::ids::{Ids as _, RandomIds};
 use crate::verify::SigningSecret;
@@ -45,8 +47,9 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     match args.verb {
         Events::List { flags, page } => {
-            let found = access.events(&flags, &page).await?;
-            output.list(&found, "events", &COLUMNS)
+            let ask = || access.events(&flags, &page);
+            let print = |out: &Output, found: &Value| out.list(found, "events", &COLUMNS);
+            watch::show(output, page.watch.every, ask, print, |_| false).await
         }
         Events::Show { id } => {
             let event = access.event(id).await?;
@@ -74,7 +77,32 @@ pub(super) async fn run(
                 output,
             )
         }
-        Events::Replay { id } => {
+        Events::Replay {
+            id: None,
+            words,
+            dry_run,
+        } => {
+            if words.span.since.is_none() {
+                return Err(Failure::usage(
+                    "which? Name an event, or say --since to replay all that came since then",
+                ));
+            }
+            let bulk = Bulk {
+                job: Job::Replay(words.filter()),
+                query: words.query(),
+            };
+            bulk::run(access, bulk, dry_run, output).await
+        }
+        Events::Replay {
+            id: Some(id),
+            words,
+            dry_run,
+        } => {
+            if dry_run || words.any() {
+                return Err(Failure::usage(
+                    "an event is named; leave out what chooses among many",
+                ));
+            }
             let replayed = access.replay(id).await?;
             output.answer(&replayed, |_| {
                 let (new, status) = (cell(replayed.get("event_id")), cell(replayed.get("status")));

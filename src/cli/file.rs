@@ -5,6 +5,7 @@
 //! worked off when the service starts. Neither makes a file: a ledger no service will read is worse
 //! than a refusal.
 
+mod bulk;
 mod keep;
 
 use std::future::Future;
@@ -237,7 +238,7 @@ impl File {
         page: &PageArgs,
     ) -> Result<Value, Failure> {
         let reader = self.reader().await?;
-        let mut filter = flags.filter();
+        let mut filter = flags.words.filter();
         filter.segment = match flags.operation.as_deref() {
             None => None,
             Some(text) => match Uuid::try_parse(text) {
@@ -293,11 +294,6 @@ impl File {
             .work_items(&flags.filter(), cursor, page.limit)
             .await?;
         paged("items", &found)
-    }
-
-    pub(super) async fn retry_queue(&self, only: Option<i64>) -> Result<Value, Failure> {
-        self.write(|w| async move { Ok(json!({"retried": w.store.retry_dead(only).await?})) })
-            .await
     }
 
     pub(super) async fn effects(

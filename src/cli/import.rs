@@ -13,6 +13,7 @@ use super::access::Access;
 use super::args::Import;
 use super::failure::Failure;
 use super::output::{Output, cell};
+use super::progress::Progress;
 use crate::base::clock::{Clock, SystemClock};
 use crate::gemini::client::HttpGemini;
 
@@ -24,12 +25,14 @@ pub(super) async fn run(access: &Access, args: &Import, output: &Output) -> Resu
     let api = HttpGemini::new(&access.settings().gemini, clock)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let (mut all, mut unreadable, mut token) = (Vec::new(), 0, None);
+    let bar = Progress::new("names read", None);
     for _ in 0..MAX_PAGES {
         let page = api
             .batches(token.as_deref())
             .await
             .map_err(|fault| Failure::failed(format!("the list could not be read: {fault}")))?;
         unreadable += page.unreadable;
+        bar.add(u64::try_from(page.names.len()).unwrap_or(0));
         if !page.names.is_empty() {
             let answer = access.import(page.names, args).await?;
             let done = answer.get("operations").and_then(Value::as_array);
@@ -41,6 +44,7 @@ pub(super) async fn run(access: &Access, args: &Import, output: &Output) -> Resu
         }
         token = page.next;
     }
+    drop(bar);
     let count = |word: &str| {
         let has = |one: &&Value| one.get("outcome").and_then(Value::as_str) == Some(word);
         all.iter().filter(has).count()

@@ -15,6 +15,7 @@ mod access;
 mod alerts;
 mod args;
 mod backup;
+mod bulk;
 mod check;
 mod client;
 mod curl;
@@ -27,14 +28,17 @@ mod file;
 mod health;
 mod import;
 mod load;
+mod manual;
 mod operations;
 mod output;
+mod progress;
 mod prune;
 mod queue;
 mod restore;
 mod secret;
 mod serve;
 mod simulate;
+mod watch;
 mod webhooks;
 
 use std::ffi::OsString;
@@ -94,10 +98,12 @@ async fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Doctor => doctor::run(&global, output).await,
         Command::Health(args) => health::run(&global, &args, output).await,
         Command::Secret(args) => secret::run(&args, output),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Operations(args) => operations::run(&open(&global).await?, args, output).await,
         Command::Events(args) => events::run(&open(&global).await?, args, output).await,
         Command::Queue(args) => queue::run(&open(&global).await?, args, output).await,
-        Command::Alerts(args) => alerts::run(&open(&global).await?, &args, output).await,
+        Command::Alerts(args) => alerts::run(&open(&global).await?, args, output).await,
         Command::Effects(args) => effects::run(&open(&global).await?, args, output).await,
         Command::Prune(args) => prune::run(&open(&global).await?, &args, output).await,
         Command::Backup(args) => {

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::access::Access;
 use super::args::{Nested, Operations, Which};
 use super::failure::Failure;
-use super::import;
 use super::output::{Column, Output, cell, fields};
+use super::{import, watch};
 use crate::domain::operation::{JobKind, OperationName};
 
 const COLUMNS: [Column; 7] = [
@@ -89,12 +89,21 @@ pub(super) async fn run(
         }
         Operations::Import(args) => import::run(access, &args, output).await,
         Operations::List { flags, page } => {
-            let found = access.operations(&flags, &page).await?;
-            output.list(&found, "operations", &COLUMNS)
+            let ask = || access.operations(&flags, &page);
+            let print = |out: &Output, found: &Value| out.list(found, "operations", &COLUMNS);
+            watch::show(output, page.watch.every, ask, print, |_| false).await
         }
-        Operations::Show { which } => {
-            let whole = access.operation(&which).await?;
-            output.answer(&whole, |out| show(out, &whole))
+        Operations::Show { which, watch } => {
+            let print = |out: &Output, whole: &Value| out.answer(whole, |out| show(out, whole));
+            let settled = |whole: &Value| whole.get("settled_at").is_some_and(|at| !at.is_null());
+            watch::show(
+                output,
+                watch.every,
+                || access.operation(&which),
+                print,
+                settled,
+            )
+            .await
         }
         Operations::Retry { which } => {
             let operation = access.retry_operation(&which).await?;

@@ -21,6 +21,7 @@ pub(super) type Column = (&'static str, &'static str);
 pub(super) struct Output {
     json: bool,
     terminal: bool,
+    following: bool,
 }
 
 impl Output {
@@ -28,12 +29,31 @@ impl Output {
         Self {
             json,
             terminal: io::stdout().is_terminal(),
+            following: false,
         }
     }
 
     /// Whether the one thing to print is a JSON document.
     pub(super) const fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// The same for answers that follow one another: a document a line.
+    pub(super) const fn following(&self) -> Self {
+        Self {
+            json: self.json,
+            terminal: self.terminal,
+            following: true,
+        }
+    }
+
+    /// Makes room for an answer that takes the place of the one before.
+    pub(super) fn again(&self) -> Result<(), Failure> {
+        if self.terminal && !self.json {
+            write("\u{1b}[H\u{1b}[J")
+        } else {
+            Ok(())
+        }
     }
 
     /// The document, or `text` of it.
@@ -43,8 +63,12 @@ impl Output {
         text: impl FnOnce(&Self) -> String,
     ) -> Result<(), Failure> {
         if self.json {
-            let mut line = serde_json::to_string_pretty(document)
-                .map_err(|_| Failure::failed("the answer is no JSON"))?;
+            let line = if self.following {
+                serde_json::to_string(document)
+            } else {
+                serde_json::to_string_pretty(document)
+            };
+            let mut line = line.map_err(|_| Failure::failed("the answer is no JSON"))?;
             line.push('\n');
             write(&line)
         } else {
@@ -161,8 +185,13 @@ fn shown(c: char) -> char {
 }
 
 fn write(text: &str) -> Result<(), Failure> {
+    raw(text.as_bytes())
+}
+
+/// What is made for another program, byte for byte.
+pub(super) fn raw(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::failed(format!("cannot write the answer: {error}")))
         }
@@ -185,6 +214,7 @@ mod tests {
         let out = Output {
             json: false,
             terminal: false,
+            following: false,
         };
         let text = out.table(&rows, &[("A", "a"), ("B", "b")]);
         let lines: Vec<&str> = text.lines().collect();

@@ -4,8 +4,11 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::args::{Nested, Queue};
+use super::bulk::{self, Bulk, Job};
 use super::failure::Failure;
 use super::output::{Column, Output};
+use super::watch;
+use crate::domain::work::WorkState;
 
 const COLUMNS: [Column; 8] = [
     ("ID", "id"),
@@ -25,15 +28,25 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     match args.verb {
         Queue::List { flags, page } => {
-            output.list(&access.queue(&flags, &page).await?, "items", &COLUMNS)
+            let ask = || access.queue(&flags, &page);
+            let print = |out: &Output, found: &Value| out.list(found, "items", &COLUMNS);
+            watch::show(output, page.watch.every, ask, print, |_| false).await
         }
-        Queue::Retry { id } => {
-            let done = access.retry_queue(id).await?;
-            let count = done.get("retried").and_then(Value::as_u64).unwrap_or(0);
-            if let (Some(id), 0) = (id, count) {
-                return Err(Failure::not_found(format!("there is no dead item {id}")));
+        Queue::Retry { id, flags, dry_run } => {
+            if flags.state().is_some_and(|state| state != WorkState::Dead) {
+                return Err(Failure::usage("only dead items are put back; --state dead"));
             }
-            output.answer(&done, |_| format!("{count} put back\n"))
+            let query = flags.query();
+            let job = match id {
+                None => Job::Items(flags.filter()),
+                Some(id) if query.pairs().is_empty() => Job::Item(id),
+                Some(_) => {
+                    return Err(Failure::usage(
+                        "an item is named; leave out what chooses among many",
+                    ));
+                }
+            };
+            bulk::run(access, Bulk { job, query }, dry_run, output).await
         }
     }
 }

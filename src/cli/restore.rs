@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::args::Restore;
-use super::backup::progress;
 use super::failure::Failure;
 use super::output::{Output, fields};
+use super::progress::Progress;
 use crate::base::clock::{Clock as _, SystemClock};
 use crate::config::Settings;
 use crate::store::restore;
@@ -16,7 +16,8 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<(), Failure> {
     let (ledger, now) = (&settings.store.path, SystemClock::new().now());
-    let done = restore(&args.file, ledger, args.run_effects, now, progress()).await?;
+    let told = Progress::of_bytes("copied");
+    let done = restore(&args.file, ledger, args.run_effects, now, told).await?;
     let document = json!({
         "ledger": ledger.display().to_string(),
         "from": args.file.display().to_string(),

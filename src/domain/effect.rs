@@ -38,6 +38,9 @@ impl EffectState {
         Self::Dead,
     ];
 
+    /// The states that a person may send it again from, many at a time.
+    pub const STUCK: [Self; 3] = [Self::Dead, Self::Held, Self::Ambiguous];
+
     /// The word used in tables and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -6,4 +6,5 @@ pub mod fault;
 pub mod ledger;
 pub mod observation;
 pub mod operation;
+pub mod recovered;
 pub mod work;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::admin::AdminTokens;
+use super::admin::{AdminTokens, Running};
 use super::health::Health;
 use super::web::Web;
+use crate::base::shutdown::Shutdown;
 use crate::base::swap::Swap;
 use crate::config::Settings;
 use crate::receive::Receiver;
@@ -33,6 +34,9 @@ pub struct AdminState {
     pub(super) subscription: Option<Arc<Subscription>>,
     pub(super) upkeep: Option<Arc<Upkeep>>,
     pub(super) web: Option<Arc<Web>>,
+    /// Where a request with a key runs, so that it is carried out to its end whoever hangs up.
+    pub(super) requests: Option<Shutdown>,
+    pub(super) running: Running,
 }
 
 impl AdminState {
@@ -58,6 +62,8 @@ impl AdminState {
             subscription: None,
             upkeep: None,
             web: None,
+            requests: None,
+            running: Running::default(),
         }
     }
 
@@ -70,6 +76,13 @@ impl AdminState {
     #[must_use]
     pub fn with_subscription(mut self, subscription: Option<Arc<Subscription>>) -> Self {
         self.subscription = subscription;
+        self
+    }
+
+    /// With the group in which requests with a key are carried out.
+    #[must_use]
+    pub fn with_requests(mut self, group: Shutdown) -> Self {
+        self.requests = Some(group);
         self
     }
 

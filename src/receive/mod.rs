@@ -8,6 +8,7 @@
 //! Replay takes the same way in as a delivery, with an id of its own and no dedupe key, so that
 //! dedupe cannot swallow it; effects are keyed by operation, so a replay repeats none.
 
+mod bulk;
 pub mod curl;
 pub mod parse;
 

@@ -8,11 +8,13 @@
 //! | `gate` | when nobody may ask the API at all |
 //! | `policy` | when operations are looked at and worried about |
 //! | `register` | putting jobs into the ledger |
+//! | `bulk` | putting many dead things back |
 //! | `send` | the outbox's sender and its loop |
 //! | `slots` | how many things run at once |
 //! | `tell` | what a look changed, in the log and in numbers |
 //! | `turns` | the loop that the worker and the sender share |
 
+mod bulk;
 mod decide;
 mod gate;
 mod look;

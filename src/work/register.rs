@@ -20,11 +20,11 @@ use crate::store::{
 /// Registers, reserves, binds and retries.
 #[derive(Debug, Clone)]
 pub struct Registrar {
-    store: Store,
-    planner: Arc<dyn PlanEffects>,
-    clock: Arc<dyn Clock>,
+    pub(super) store: Store,
+    pub(super) planner: Arc<dyn PlanEffects>,
+    pub(super) clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
-    policy: Policy,
+    pub(super) policy: Policy,
 }
 
 impl Registrar {

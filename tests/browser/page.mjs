@@ -141,6 +141,20 @@ try {
     await page.getByRole("status").getByText("A fetch is queued").waitFor();
   });
 
+  await check("what is selected stays, until it is let go", async () => {
+    const { id } = await stand.operation(open_, () => true);
+    await at(`/operations/${id}`);
+    await page.locator("h1 .name").selectText();
+    const stamp = () => page.locator("#live").evaluate((live) => live.dataset.stamp);
+    await page.locator("#live").evaluate((live) => { live.dataset.stamp = "kept"; });
+    const refetched = page.waitForEvent("request", { predicate: (request) => request.headers()["hx-request"] === "true", timeout: 4000 });
+    await stand.api(`/operations/${id}/retry`, {});
+    must(await refetched.then(() => false, () => true), "it was fetched anew below the selection");
+    must((await stamp()) === "kept", "it was shown anew below the selection");
+    await page.evaluate(() => window.getSelection().removeAllRanges());
+    await eventually("it goes on", async () => (await stamp()) === undefined);
+  });
+
   await check("dead letters are put back, after how many there are was told", async () => {
     const odd = await stand.job("nightly", { manual: true });
     await fetch(`${stand.sim}/_sim/faults`, {

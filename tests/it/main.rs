@@ -28,6 +28,7 @@ mod ledger;
 mod logging;
 mod metrics;
 mod model;
+mod openapi;
 mod payloads;
 mod service;
 mod simulator_api;

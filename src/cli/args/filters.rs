@@ -129,6 +129,12 @@ pub(in crate::cli) struct EventFlags {
     /// Only those that name this operation: by name, last segment or ledger id
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) operation: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) words: EventWords,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+pub(in crate::cli) struct EventWords {
     /// Only those whose operation's last segment begins so or, with a slash, whose whole name does
     #[arg(long, value_name = "PREFIX")]
     q: Option<NamePrefix>,
@@ -142,33 +148,45 @@ pub(in crate::cli) struct EventFlags {
     #[arg(long, value_parser = words(["accepted", "ignored"], Verdict::from_word))]
     verdict: Option<Verdict>,
     #[command(flatten)]
-    span: Span,
+    pub(in crate::cli) span: Span,
 }
 
 impl EventFlags {
+    pub(in crate::cli) fn query(&self) -> Query {
+        let mut query = self.words.query();
+        query.add("operation", self.operation.as_deref());
+        query
+    }
+}
+
+impl EventWords {
     /// Everything but the operation, which may have to be looked up.
     pub(in crate::cli) fn filter(&self) -> EventFilter {
         let (since, until) = self.span.bounds();
         EventFilter {
-            segment: None,
             q: self.q.clone(),
             source: self.source.clone(),
             event_type: self.event_type.clone(),
             verdict: self.verdict,
             since,
             until,
+            ..EventFilter::default()
         }
     }
 
     pub(in crate::cli) fn query(&self) -> Query {
         let mut query = Query::default();
-        query.add("operation", self.operation.as_deref());
         query.add("q", self.q.as_ref().map(NamePrefix::as_str));
         query.add("source", self.source.as_deref());
         query.add("type", self.event_type.as_deref());
         query.add("verdict", self.verdict.map(Verdict::as_str));
         self.span.ask(&mut query);
         query
+    }
+
+    /// Whether anything is said.
+    pub(in crate::cli) fn any(&self) -> bool {
+        !self.query().pairs().is_empty()
     }
 }
 
@@ -188,6 +206,10 @@ pub(in crate::cli) struct QueueFlags {
 }
 
 impl QueueFlags {
+    pub(in crate::cli) const fn state(&self) -> Option<WorkState> {
+        self.state
+    }
+
     pub(in crate::cli) fn filter(&self) -> WorkFilter {
         let (since, until) = self.span.bounds();
         WorkFilter {
@@ -228,6 +250,10 @@ pub(in crate::cli) struct EffectFlags {
 }
 
 impl EffectFlags {
+    pub(in crate::cli) const fn state(&self) -> Option<EffectState> {
+        self.state
+    }
+
     pub(in crate::cli) fn filter(&self) -> EffectFilter {
         let (since, until) = self.span.bounds();
         EffectFilter {

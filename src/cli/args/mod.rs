@@ -9,6 +9,7 @@ mod simulate;
 mod webhooks;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use uuid::Uuid;
 use crate::domain::operation::{JobKind, OperationName};
 
 pub(super) use backup::{Backup, Import, Prune, Restore};
-pub(super) use filters::{EffectFlags, EventFlags, OperationFlags, Query, QueueFlags};
+pub(super) use filters::{EffectFlags, EventFlags, EventWords, OperationFlags, Query, QueueFlags};
 pub(super) use simulate::{DynamicSigning, Simulate};
 pub(super) use webhooks::{WebhookState, Webhooks};
 
@@ -93,6 +94,10 @@ pub(super) enum Command {
     Prune(Prune),
     /// Make secrets
     Secret(Nested<Secret>),
+    /// Print what a shell needs to complete commands
+    Completions(Completions),
+    /// Print the manual page
+    Man(Man),
 }
 
 /// A noun with verbs.
@@ -123,6 +128,35 @@ pub(super) struct PageArgs {
     /// Where to go on, as the page before said
     #[arg(long)]
     pub(super) cursor: Option<String>,
+    #[command(flatten)]
+    pub(super) watch: Watch,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct Watch {
+    /// Ask again and again, every two seconds or as often as said, until Ctrl-C
+    #[arg(
+        long = "watch",
+        value_name = "PAUSE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2s",
+        value_parser = humantime::parse_duration
+    )]
+    pub(super) every: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// For which shell
+    pub(super) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Man {
+    /// Write a page of each command into this directory instead
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -164,6 +198,8 @@ pub(super) enum Operations {
     Show {
         /// Name or ledger id
         which: Which,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Look at an open one now; send the dead and held effects of a settled one again
     Retry {
@@ -224,11 +260,16 @@ pub(super) enum Events {
         #[arg(long, value_name = "BASE")]
         url: Option<String>,
     },
-    /// Put one through the queue once more; effects are not repeated
+    /// Put one, or all that came since a time, through the queue once more; effects are not repeated
     Replay {
-        /// Event id
+        /// Event id; without one say --since
         #[arg(value_parser = event_id)]
-        id: Uuid,
+        id: Option<Uuid>,
+        #[command(flatten)]
+        words: EventWords,
+        /// Only count them
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -241,18 +282,26 @@ pub(super) enum Queue {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Put dead items back, all or one
+    /// Put dead items back: one, those that fit, or all
     Retry {
         /// Item id
         #[arg(value_parser = item_id)]
         id: Option<i64>,
+        #[command(flatten)]
+        flags: QueueFlags,
+        /// Only count them
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Alerts {
     /// List open alerts, oldest first
-    List,
+    List {
+        #[command(flatten)]
+        watch: Watch,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -264,11 +313,16 @@ pub(super) enum Effects {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Send one again with the same key
+    /// Send one, or all that are stuck and fit, again with the same keys
     Retry {
-        /// Effect id
+        /// Effect id; without one say --state dead, held or ambiguous
         #[arg(value_parser = effect_id)]
-        id: Uuid,
+        id: Option<Uuid>,
+        #[command(flatten)]
+        flags: EffectFlags,
+        /// Only count them
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Decide about one that waits for a person
     Resolve {

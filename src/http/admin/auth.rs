@@ -98,10 +98,14 @@ fn known(admin: &Admin) -> Vec<Known> {
     admin.all().map(known).collect()
 }
 
+/// The name of the token that a request came with, as a request extension.
+#[derive(Debug, Clone)]
+pub(super) struct Holder(pub(super) Arc<str>);
+
 /// Lets a request through whose token covers it. Who changed something is logged by the token's name.
 pub(super) async fn require_token(
     State(state): State<Arc<AdminState>>,
-    request: Request<Body>,
+    mut request: Request<Body>,
     next: Next,
 ) -> Response<Body> {
     if state.tokens.is_empty() {
@@ -138,6 +142,7 @@ pub(super) async fn require_token(
         tracing::warn!(%token, %method, path, "an admin token that may only read was refused");
         return Refusal::from(Problem::FORBIDDEN).into_response();
     }
+    request.extensions_mut().insert(Holder(Arc::clone(&token)));
     let response = next.run(request).await;
     let status = response.status().as_u16();
     tracing::info!(%token, %method, path, status, "an admin request");

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::super::state::AdminState;
+use super::bulk::{BulkAnswer, Paging};
 use super::input::{self, Input, Nothing, Params, Segment};
 use super::refusal::Refusal;
 use crate::domain::effect::EffectState;
@@ -80,6 +81,56 @@ pub(super) async fn retry(
 ) -> Result<(StatusCode, Json<EffectRecord>), Refusal> {
     let effect = decide(&state, input::id(&id)?, EffectRetry::Again).await?;
     Ok((StatusCode::ACCEPTED, Json(effect)))
+}
+
+/// Which effects to send again.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetryMany {
+    state: Option<String>,
+    effect: Option<String>,
+    cause: Option<String>,
+    q: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+    cursor: Option<String>,
+    limit: Option<u32>,
+}
+
+pub(super) async fn retry_many(
+    State(state): State<Arc<AdminState>>,
+    Input(asked): Input<RetryMany>,
+) -> Result<Json<BulkAnswer>, Refusal> {
+    let paging = Paging {
+        cursor: asked.cursor.as_deref(),
+        limit: asked.limit,
+    };
+    let (cursor, limit) = (paging.cursor()?, paging.limit()?);
+    let params = EffectParams {
+        q: asked.q,
+        state: asked.state,
+        effect: asked.effect,
+        cause: asked.cause,
+        since: asked.since,
+        until: asked.until,
+        cursor: None,
+        limit: None,
+    };
+    let filter = params.filter()?;
+    let stuck = filter
+        .state
+        .filter(|state| EffectState::STUCK.contains(state));
+    let stuck = stuck.ok_or_else(|| {
+        let words = EffectState::STUCK.map(EffectState::as_str).join(", ");
+        Refusal::bad_request(format!("state must be one of {words}."))
+    })?;
+    let page = state
+        .registrar
+        .retry_effects(&filter, stuck, cursor, (limit, asked.dry_run))
+        .await?;
+    Ok(BulkAnswer::new(page, asked.dry_run))
 }
 
 /// The word in `{"as": …}`.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::state::AdminState;
+use super::bulk::{BulkAnswer, Paging};
 use super::input::{self, Input, Nothing, Params, Segment};
 use super::operations;
 use super::refusal::Refusal;
@@ -40,7 +41,6 @@ impl EventParams {
         let verdict =
             |word: &str| Verdict::from_word(word).filter(|verdict| *verdict != Verdict::Duplicate);
         Ok(EventFilter {
-            segment: None,
             q: input::prefix(self.q.as_deref())?,
             source: input::text("source", self.source.as_deref())?,
             event_type: input::text("type", self.r#type.as_deref())?,
@@ -52,6 +52,7 @@ impl EventParams {
             )?,
             since: input::time("since", self.since.as_deref())?,
             until: input::time("until", self.until.as_deref())?,
+            ..EventFilter::default()
         })
     }
 }
@@ -154,6 +155,55 @@ pub(in super::super) async fn play_again(
         receive::Replayed::Emptied => Err(Refusal::conflict(EMPTIED)),
         receive::Replayed::Unknown => Err(unknown()),
     }
+}
+
+/// Which deliveries to replay.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReplayMany {
+    since: Option<String>,
+    until: Option<String>,
+    q: Option<String>,
+    source: Option<String>,
+    r#type: Option<String>,
+    verdict: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+    cursor: Option<String>,
+    limit: Option<u32>,
+}
+
+pub(super) async fn replay_many(
+    State(state): State<Arc<AdminState>>,
+    Input(asked): Input<ReplayMany>,
+) -> Result<Json<BulkAnswer>, Refusal> {
+    let params = EventParams {
+        operation: None,
+        q: asked.q,
+        source: asked.source,
+        r#type: asked.r#type,
+        verdict: asked.verdict,
+        since: asked.since,
+        until: asked.until,
+        cursor: asked.cursor,
+        limit: None,
+    };
+    let filter = params.filter()?;
+    if filter.since.is_none() {
+        return Err(Refusal::bad_request(
+            "since: say from when on deliveries are to be replayed.",
+        ));
+    }
+    let paging = Paging {
+        cursor: params.cursor.as_deref(),
+        limit: asked.limit,
+    };
+    let (cursor, limit) = (paging.cursor()?, paging.limit()?);
+    let page = state
+        .receiver
+        .replay_page(&filter, cursor, limit, asked.dry_run)
+        .await?;
+    Ok(BulkAnswer::new(page, asked.dry_run))
 }
 
 const EMPTIED: &str = "The event's body was removed (store.body_retention); ask the API about its \

@@ -19,7 +19,7 @@ use crate::base::clock::{NotATimestamp, Timestamp};
 use crate::domain::operation::{JobKind, NamePrefix, NotANamePrefix, OperationName};
 
 /// Largest request body, bytes.
-const MAX_BODY: u64 = 1024 * 1024;
+pub(super) const MAX_BODY: u64 = 1024 * 1024;
 /// Largest `user_metadata`, serialised, bytes.
 const MAX_METADATA: usize = 64 * 1024;
 /// Longest free text in a query, bytes.

@@ -4,17 +4,20 @@
 //! documents. Every path under `/api/v1` asks for the token first, the unknown ones too, so that
 //! nobody without it learns which exist. GET never changes anything; whatever does is a POST that
 //! carries the token in a header, which no other site's page can make a browser send, and wants one
-//! of full scope.
+//! of full scope. A POST with an `Idempotency-Key` is carried out once (`once`).
 //!
 //! An operation is named by its full name, slashes as they are, or by its ledger id; an action on it
 //! is one more segment behind. A name may itself end in that word, so GET never reads it as an
 //! action and POST reads only the last.
 
 mod auth;
+mod bulk;
 pub(super) mod effects;
 pub(super) mod events;
 mod import;
 pub(super) mod input;
+mod once;
+mod openapi;
 pub(super) mod operations;
 mod prune;
 pub(super) mod queue;
@@ -29,6 +32,7 @@ use axum::{Router, middleware};
 
 pub use auth::AdminTokens;
 pub(super) use auth::TokenDigest;
+pub use once::Running;
 pub use refusal::Refusal;
 
 use super::error::Problem;
@@ -55,11 +59,13 @@ pub fn admin_router(state: AdminState) -> Router {
         .route("/reservations", post(reservations::reserve))
         .route("/reservations/{id}/bind", post(reservations::bind))
         .route("/events", get(events::list))
+        .route("/events/replay", post(events::replay_many))
         .route("/events/{id}", get(events::show))
         .route("/events/{id}/replay", post(events::replay))
         .route("/queue", get(queue::list))
         .route("/queue/retry", post(queue::retry))
         .route("/effects", get(effects::list))
+        .route("/effects/retry", post(effects::retry_many))
         .route("/effects/{id}", get(effects::show))
         .route("/effects/{id}/retry", post(effects::retry))
         .route("/effects/{id}/resolve", post(effects::resolve))
@@ -67,8 +73,13 @@ pub fn admin_router(state: AdminState) -> Router {
         .route("/import", post(import::import))
         .route("/prune", get(prune::over).post(prune::prune))
         .route("/subscription/rotate", post(subscription::rotate))
+        .route("/openapi.json", get(openapi::document))
         .method_not_allowed_fallback(|| async { Problem::METHOD_NOT_ALLOWED })
         .fallback(|| async { Problem::NOT_FOUND })
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&state),
+            once::keep_answers,
+        ))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&state),
             auth::require_token,

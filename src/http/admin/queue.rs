@@ -7,6 +7,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::super::state::AdminState;
+use super::bulk::{BulkAnswer, Paging};
 use super::input::{self, Input, Params};
 use super::refusal::Refusal;
 use crate::domain::ledger::{Alert, WorkRecord};
@@ -67,24 +68,61 @@ pub(super) async fn list(
     }))
 }
 
-/// All dead items, or the one of this id.
+/// The dead item of this id, or those that fit.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     id: Option<i64>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Retried {
-    retried: u64,
+    q: Option<String>,
+    state: Option<String>,
+    reason: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
+    cursor: Option<String>,
+    limit: Option<u32>,
 }
 
 pub(super) async fn retry(
     State(state): State<Arc<AdminState>>,
     Input(which): Input<Which>,
-) -> Result<Json<Retried>, Refusal> {
-    let retried = state.store.retry_dead(which.id).await?;
-    Ok(Json(Retried { retried }))
+) -> Result<Json<BulkAnswer>, Refusal> {
+    let paging = Paging {
+        cursor: which.cursor.as_deref(),
+        limit: which.limit,
+    };
+    let (cursor, limit) = (paging.cursor()?, paging.limit()?);
+    let params = QueueParams {
+        q: which.q,
+        state: which.state,
+        reason: which.reason,
+        since: which.since,
+        until: which.until,
+        cursor: None,
+        limit: None,
+    };
+    let filter = params.filter()?;
+    if filter.state.is_some_and(|state| state != WorkState::Dead) {
+        return Err(Refusal::bad_request(
+            "state must be dead: nothing else is put back.",
+        ));
+    }
+    let (registrar, dry_run) = (&state.registrar, which.dry_run);
+    let page = match which.id {
+        Some(_) if filter != WorkFilter::default() || cursor.is_some() => {
+            return Err(Refusal::bad_request(
+                "id names one item; leave out what chooses among many.",
+            ));
+        }
+        Some(id) => registrar.retry_item(id, dry_run).await?,
+        None => {
+            registrar
+                .retry_items(&filter, cursor, limit, dry_run)
+                .await?
+        }
+    };
+    Ok(BulkAnswer::new(page, dry_run))
 }
 
 #[derive(Debug, Serialize)]

@@ -17,12 +17,16 @@ use super::{operations, sign_in};
 use crate::base::clock::Timestamp;
 use crate::domain::ledger::WorkRecord;
 use crate::domain::work::{Reason, WorkState};
-use crate::store::WorkFilter;
+use crate::store::{StoreError, WorkFilter};
 
 /// Rows of a page.
 const ROWS: u32 = 50;
 /// Dead letters shown before all are put back.
 const SHOWN: u32 = 10;
+
+/// Dead letters put back by one press: so many pages of so many.
+const PAGES: usize = 20;
+const PAGE: u32 = 500;
 
 const DEAD: &str = "/queue?state=dead";
 
@@ -55,7 +59,7 @@ pub(super) async fn list(
                 @if found.items.is_empty() {
                     (nothing(dead))
                 } @else {
-                    @if dead { p { a.button #all href="/queue/retry" { "Retry all dead letters" } } }
+                    @if dead { p { a.button #all href=(all(&asked)) { "Retry all dead letters" } } }
                     (table(&seat, &found.items, now))
                 }
                 (pager("/queue", &asked.pairs(), asked.cursor(), found.next_cursor.as_deref()))
@@ -82,6 +86,13 @@ pub(super) async fn list(
         still: html! {},
     };
     Ok(page(StatusCode::OK, content.render()))
+}
+
+/// The way to the confirmation, with the filters along.
+fn all(asked: &Asked) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(asked.pairs());
+    format!("/queue/retry?{}", query.finish())
 }
 
 fn tabs(asked: &Asked) -> Markup {
@@ -149,36 +160,74 @@ fn course(one: &WorkRecord, now: Timestamp) -> Markup {
     }
 }
 
+/// Puts those that fit back, or only counts them, and says whether there are more.
+async fn put_back(
+    desk: &Desk,
+    filter: &WorkFilter,
+    dry_run: bool,
+) -> Result<(u64, bool), StoreError> {
+    let (mut all, mut cursor) = (0, None);
+    for _ in 0..PAGES {
+        let registrar = &desk.admin.registrar;
+        let page = registrar.retry_items(filter, cursor, PAGE, dry_run).await?;
+        all += if dry_run { page.matched } else { page.done };
+        cursor = page.next_cursor.and_then(|c| c.parse().ok());
+        if cursor.is_none() {
+            return Ok((all, false));
+        }
+    }
+    Ok((all, true))
+}
+
 /// How many there are, before all of them are put back.
 pub(super) async fn confirm(
     State(desk): State<Desk>,
     seat: Seat,
+    asked: Asked,
 ) -> Result<Response<Body>, Refused> {
+    let mut filter = filter(&asked, desk.admin.health.now())?;
+    filter.state = Some(WorkState::Dead);
+    let (dead, more) = put_back(&desk, &filter, true).await?;
     let store = &desk.admin.store;
-    let dead = store.gauges().await?.dead;
-    let filter = WorkFilter {
-        state: Some(WorkState::Dead),
-        ..WorkFilter::default()
-    };
     let first = store.work_items(&filter, None, SHOWN).await?.items;
+    // The times stand as they are now: what dies later is not meant.
+    let button = Button::new(&seat, "retry-all", "/queue/retry", "Retry all of them")
+        .with("all", "yes")
+        .with("back", DEAD)
+        .with("q", asked.get("q").unwrap_or_default())
+        .with("reason", asked.get("reason").unwrap_or_default())
+        .with(
+            "since",
+            filter.since.map_or_else(String::new, |t| t.to_string()),
+        )
+        .with(
+            "until",
+            filter.until.map_or_else(String::new, |t| t.to_string()),
+        )
+        .main();
+    let least = if more { "at least " } else { "" };
     let content = Page {
         seat: &seat,
         room: Room::Queue,
-        title: "Retry all dead letters",
-        head: html! { h1 { "Retry all dead letters" } },
+        title: "Retry dead letters",
+        head: html! { h1 { "Retry dead letters" } },
         live: html! {
             @if dead == 0 {
                 (nothing(true))
             } @else {
-                p { "Nothing has been done yet. This puts " strong { (count(dead, "dead letter", "dead letters")) } " back into the queue, each due at once:" }
+                p {
+                    "Nothing has been done yet. This puts "
+                    strong { (least) (count(dead, "dead letter", "dead letters")) }
+                    " back into the queue, each due at once:"
+                }
                 ul.plainly {
                     @for one in &first {
                         li { span.name { (one.operation) } " " span.note { (one.last_error.as_deref().unwrap_or("no reason was kept")) } }
                     }
-                    @if dead > first.len() as u64 { li { "and " (dead - first.len() as u64) " more" } }
+                    @if let Some(rest @ 1..) = dead.checked_sub(first.len() as u64) { li { "and " (rest) " more" } }
                 }
                 div.acts {
-                    (Button::new(&seat, "retry-all", "/queue/retry", "Retry all of them").with("all", "yes").with("back", DEAD).main())
+                    (button)
                     a href=(DEAD) { "Back to the list" }
                 }
             }
@@ -188,21 +237,38 @@ pub(super) async fn confirm(
     Ok(page(StatusCode::OK, content.render()))
 }
 
-/// Puts one dead letter back, or all.
+/// Puts one dead letter back, or all that fit.
 pub(super) async fn retry(
     State(desk): State<Desk>,
     Order { seat, fields }: Order,
 ) -> Result<Response<Body>, Refused> {
     let back = sign_in::place(fields.get("back")).to_owned();
-    let id = match (fields.get("id").map(str::parse), fields.get("all")) {
-        (Some(Ok(id)), None) => Some(id),
-        (None, Some("yes")) => None,
+    let (retried, more) = match (fields.get("id").map(str::parse), fields.get("all")) {
+        (Some(Ok(id)), None) => {
+            let item = desk.admin.registrar.retry_item(id, false).await?;
+            (item.done, false)
+        }
+        (None, Some("yes")) => {
+            let given = |name: &str| fields.get(name).map(ToOwned::to_owned);
+            let params = QueueParams {
+                q: given("q"),
+                reason: given("reason"),
+                since: given("since"),
+                until: given("until"),
+                ..QueueParams::default()
+            };
+            put_back(&desk, &params.filter()?, false).await?
+        }
         _ => return Err(Refusal::bad_request("Name one by its id, or say all=yes.").into()),
     };
-    let retried = desk.admin.store.retry_dead(id).await?;
+    let rest = if more {
+        " There are more: press again."
+    } else {
+        ""
+    };
     let said = match retried {
         0 => "None was dead any more.".to_owned(),
-        n => format!("Put back: {}.", count(n, "item", "items")),
+        n => format!("Put back: {}.{rest}", count(n, "item", "items")),
     };
     Ok(seat.back(&desk, &back, said))
 }

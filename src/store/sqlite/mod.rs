@@ -15,6 +15,8 @@ pub(super) mod pool;
 pub(super) mod queue;
 pub(super) mod register;
 pub(super) mod reports;
+pub(super) mod requests;
+pub(super) mod resolve;
 pub(super) mod restore;
 pub(super) mod rows;
 pub(super) mod settle;

@@ -21,17 +21,6 @@ use crate::base::ids::Ids;
 use crate::domain::effect::{AmbiguousPolicy, EffectState};
 use crate::domain::ledger::{EffectEnd, LeasedEffect, NewEffect, Operation, PlanEffects};
 
-/// What a person does about an effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EffectRetry {
-    /// Send it again with the same key.
-    Again,
-    /// It did arrive: take it as done.
-    Done,
-    /// It will not be sent any more.
-    Dead,
-}
-
 impl Store {
     /// Claims due effects for sending: the intent, committed before anything leaves. `quotas` says how
     /// many of each effect's name may be claimed.
@@ -209,45 +198,6 @@ impl Store {
                         }
                     }
                     Ok(u64::try_from(lost.len()).unwrap_or(u64::MAX))
-                })
-            })
-            .await
-    }
-
-    /// A person's word on an effect that is held, dead, ambiguous or done. False when there is no
-    /// such effect, or it is being sent right now.
-    pub async fn resolve_effect(
-        &self,
-        id: Uuid,
-        what: EffectRetry,
-        give_up_at: Timestamp,
-        planner: Arc<dyn PlanEffects>,
-    ) -> Result<bool, StoreError> {
-        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
-        self.writer
-            .write("resolve effect", Lane::Normal, move |connection| {
-                Box::pin(async move {
-                    let (state, finished) = match what {
-                        EffectRetry::Again => (EffectState::Planned, None),
-                        EffectRetry::Done => (EffectState::Done, Some(now.as_millis())),
-                        EffectRetry::Dead => (EffectState::Dead, Some(now.as_millis())),
-                    };
-                    let changed = sqlx::query(
-                        "UPDATE effects SET state = ?2, finished_at_ms = ?3, next_attempt_at_ms = ?4, \
-                         give_up_at_ms = max(give_up_at_ms, ?5) WHERE id = ?1 AND state <> 'sending'",
-                    )
-                    .bind(id.to_string())
-                    .bind(state.as_str())
-                    .bind(finished)
-                    .bind(now.as_millis())
-                    .bind(give_up_at.as_millis())
-                    .execute(&mut *connection)
-                    .await?;
-                    if changed.rows_affected() == 1 {
-                        let subject = format!("effect/{id}");
-                        alerts::recover(connection, &subject, now, &*planner, &*ids).await?;
-                    }
-                    Ok(changed.rows_affected() == 1)
                 })
             })
             .await

@@ -35,6 +35,7 @@ impl Reader {
             ("tombstones", TOMBSTONES, now),
             ("alerts", ALERTS, operations),
             ("notices", NOTICES, operations),
+            ("requests", REQUESTS, now),
         ] {
             let (rows, oldest, newest): (i64, Option<i64>, Option<i64>) = sqlx::query_as(statement)
                 .bind(before.as_millis())
@@ -72,3 +73,4 @@ const WORK_ITEMS: &str = "SELECT count(*), min(finished_at_ms), max(finished_at_
 const TOMBSTONES: &str = "SELECT count(*), min(expires_at_ms), max(expires_at_ms) FROM tombstones WHERE expires_at_ms < ?1";
 const ALERTS: &str = "SELECT count(*), min(recovered_at_ms), max(recovered_at_ms) FROM alerts WHERE state = 'recovered' AND recovered_at_ms < ?1";
 const NOTICES: &str = "SELECT count(*), min(planned_at_ms), max(planned_at_ms) FROM effects WHERE operation_id IS NULL AND planned_at_ms < ?1 AND state IN ('done', 'dead')";
+const REQUESTS: &str = "SELECT count(*), min(expires_at_ms), max(expires_at_ms) FROM requests WHERE expires_at_ms < ?1";

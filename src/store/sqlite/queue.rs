@@ -63,18 +63,18 @@ impl Store {
             .await
     }
 
-    /// Puts dead items back, due now, with their attempts forgotten. `only` names one by id.
-    /// Answers how many.
-    pub async fn retry_dead(&self, only: Option<i64>) -> Result<u64, StoreError> {
+    /// Puts those of these items back that are dead, due now, with their attempts forgotten. Answers
+    /// how many.
+    pub async fn retry_dead(&self, items: Vec<i64>) -> Result<u64, StoreError> {
         let now = self.clock.now();
         self.writer
             .write("retry dead", Lane::Normal, move |connection| {
                 Box::pin(async move {
                     let dead: Vec<i64> = sqlx::query_scalar(
-                        "SELECT id FROM work_queue WHERE state <> 'done' AND state = 'dead' AND (?1 IS NULL OR id = ?1) \
-                         ORDER BY id LIMIT 10000",
+                        "SELECT q.id FROM json_each(?1) named CROSS JOIN work_queue q ON q.id = named.value \
+                         WHERE q.state = 'dead'",
                     )
-                    .bind(only)
+                    .bind(serde_json::Value::from(items).to_string())
                     .fetch_all(&mut *connection)
                     .await?;
                     for id in &dead {

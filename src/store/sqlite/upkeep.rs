@@ -56,6 +56,8 @@ pub struct Pruned {
     pub alerts: u64,
     /// What was sent about alerts.
     pub notices: u64,
+    /// Requests with a key.
+    pub requests: u64,
 }
 
 impl Pruned {
@@ -75,6 +77,7 @@ impl std::ops::AddAssign for Pruned {
         self.tombstones += more.tombstones;
         self.alerts += more.alerts;
         self.notices += more.notices;
+        self.requests += more.requests;
     }
 }
 
@@ -199,6 +202,13 @@ async fn batch(
         now.before(keep.operations),
     )
     .await?;
+    let requests = delete(
+        connection,
+        "DELETE FROM requests WHERE id IN (SELECT id FROM requests WHERE expires_at_ms < ?1 \
+         ORDER BY expires_at_ms LIMIT ?2)",
+        now,
+    )
+    .await?;
     Ok(Pruned {
         operations,
         events,
@@ -208,6 +218,7 @@ async fn batch(
         tombstones,
         alerts,
         notices,
+        requests,
     })
 }
 

@@ -2,11 +2,13 @@
 
 #![expect(clippy::indexing_slicing, reason = "tests fail by panicking")]
 
+mod bulk;
 mod documented;
 mod errors;
 mod health;
 mod listener;
 mod lists;
+mod once;
 mod records;
 mod tokens;
 
@@ -34,6 +36,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
 
+use crate::openapi;
 use crate::support::world::World;
 
 const TOKEN: &str = "test-admin-token-0123456789abcdefgh";
@@ -88,6 +91,7 @@ impl Api {
             Arc::clone(&health),
             metrics,
         )
+        .with_requests(loops.clone())
         .with_upkeep(Arc::new(Upkeep::new(
             world.base.store.clone(),
             world.planner.clone(),
@@ -108,8 +112,22 @@ impl Api {
         }
     }
 
+    /// Every answer is what the OpenAPI document says.
     async fn send(&self, request: Request<Body>) -> Response<Body> {
-        self.admin.clone().oneshot(request).await.unwrap()
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let response = self.admin.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, 1 << 22).await.unwrap();
+        if method != Method::HEAD {
+            let kind = head
+                .headers
+                .get("content-type")
+                .map(|kind| kind.to_str().unwrap());
+            let kind = kind.unwrap_or_default();
+            let told = openapi::check(method.as_str(), &path, head.status.as_u16(), kind, &body);
+            assert_eq!(told, Ok(()));
+        }
+        Response::from_parts(head, Body::from(body))
     }
 
     async fn get(&self, path: &str) -> (StatusCode, Value) {

@@ -167,7 +167,7 @@ fn what_is_not_there_is_three() {
     ] {
         place.refused(3, arguments);
     }
-    assert_eq!(place.json(&["queue", "retry"])["retried"], 0);
+    assert_eq!(place.json(&["queue", "retry"])["done"], 0);
     assert_eq!(place.json(&["events", "list"])["events"], json!([]));
     assert_eq!(place.json(&["effects", "list"])["effects"], json!([]));
     assert_eq!(place.run(&["events", "list"]).stdout, "no events\n");

@@ -12,6 +12,7 @@ mod check;
 mod curl;
 mod doctor;
 mod ledger;
+mod many;
 mod restore;
 mod running;
 mod webhooks;

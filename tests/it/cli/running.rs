@@ -86,7 +86,7 @@ fn one_command_through_the_service_says_what_it_says_through_the_file() {
         place.json(&["queue", "list"])["items"][0]["operation"],
         name
     );
-    assert_eq!(place.json(&["queue", "retry"])["retried"], 0);
+    assert_eq!(place.json(&["queue", "retry"])["done"], 0);
     assert_eq!(place.json(&["alerts", "list"]), json!({"alerts": []}));
     let through = place.json(&["operations", "show", &id]);
 

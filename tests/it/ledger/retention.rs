@@ -4,7 +4,7 @@ use hookledger::domain::operation::OperationState;
 use hookledger::domain::work::Outcome;
 use hookledger::receive::Replayed;
 use hookledger::reconcile::upkeep::Upkeep;
-use hookledger::store::{Imported, Over};
+use hookledger::store::{Begun, Imported, KeyedRequest, Over};
 use hookledger::work::ItemEnd;
 
 use crate::support::world::{World, succeeded};
@@ -115,6 +115,13 @@ async fn a_dry_run_counts_what_pruning_removes_and_removes_nothing() {
         .recover_alert("queue/dead".to_owned(), w.planner.clone())
         .await
         .unwrap();
+    let request = KeyedRequest {
+        token: "admin".to_owned(),
+        key: "k".to_owned(),
+        fingerprint: "f".to_owned(),
+    };
+    let begun = w.base.store.begin_request(request, 24 * HOUR).await;
+    assert_eq!(begun.unwrap(), Begun::New);
     w.work().await;
     while !w.send().await.is_empty() {}
     assert!(
@@ -143,9 +150,11 @@ async fn a_dry_run_counts_what_pruning_removes_and_removes_nothing() {
             ("tombstones", pruned.tombstones),
             ("alerts", pruned.alerts),
             ("notices", pruned.notices),
+            ("requests", pruned.requests),
         ]
     );
     assert_eq!((pruned.operations, pruned.events), (3, 3), "{pruned:?}");
+    assert_eq!(pruned.requests, 1, "{pruned:?}");
     assert!(
         pruned.bodies > 0 && pruned.alerts > 0 && pruned.notices > 0,
         "{pruned:?}"

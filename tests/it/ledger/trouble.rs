@@ -168,7 +168,14 @@ async fn poison_is_dead_after_its_attempts_alerts_and_can_be_retried() {
                 .any(|a| a.subject == "queue/dead")
         );
         w.api.says(A, succeeded(A));
-        assert_eq!(w.base.store.retry_dead(None).await.unwrap(), 1);
+        assert_eq!(
+            w.registrar
+                .retry_items(&WorkFilter::default(), None, 9, false)
+                .await
+                .unwrap()
+                .done,
+            1
+        );
         assert_eq!(w.work().await, [ItemEnd::Done(Outcome::Settled)]);
         w.reconcile().await;
         assert_eq!(w.base.store.open_alerts().await.unwrap(), []);

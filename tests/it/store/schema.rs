@@ -41,7 +41,7 @@ async fn every_table_is_strict() {
          AND name NOT LIKE 'sqlite_%' AND name <> '_sqlx_migrations' ORDER BY name",
     )
     .await;
-    assert_eq!(tables.len(), 9, "{tables:?}");
+    assert_eq!(tables.len(), 10, "{tables:?}");
     let loose: Vec<_> = tables.iter().filter(|(_, strict)| strict != "1").collect();
     assert!(loose.is_empty(), "{loose:?}");
 }

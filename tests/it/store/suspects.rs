@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hookledger::domain::ledger::Lease;
 use hookledger::domain::operation::OperationName;
-use hookledger::domain::work::{Outcome, Reason};
-use hookledger::store::Close;
+use hookledger::domain::work::{Outcome, Reason, WorkState};
+use hookledger::store::{Close, WorkFilter};
 
 use crate::support::TestStore;
 
@@ -147,6 +147,17 @@ async fn a_person_who_retries_forgets_the_deaths() {
         dies(&base).await;
     }
     assert_eq!(names(&claimed(&base).await), ["batches/1"]);
-    assert_eq!(base.store.retry_dead(None).await.unwrap(), 1);
+    assert_eq!(retried(&base).await, 1);
     assert_eq!(names(&claimed(&base).await), ["batches/0"]);
+}
+
+/// Puts every dead item back, and says how many there were.
+async fn retried(base: &TestStore) -> u64 {
+    let dead = WorkFilter {
+        state: Some(WorkState::Dead),
+        ..WorkFilter::default()
+    };
+    let page = base.store.work_items(&dead, None, 50).await.unwrap();
+    let ids = page.items.iter().map(|item| item.id).collect();
+    base.store.retry_dead(ids).await.unwrap()
 }

@@ -45,7 +45,18 @@ async fn a_change_is_told_and_a_quiet_time_too() {
     let visitor = site.sign_in(TOKEN).await;
     let mut stream = listen(&visitor).await;
     site.world.register("batches/a", "nightly").await;
-    ticked(&site, &mut stream).await;
+    // Before a quiet time would be told.
+    let soon = async {
+        for _ in 0..19 {
+            site.world.advance(Duration::from_millis(500));
+            SystemClock::new().sleep(Duration::from_millis(100)).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = read_until(&mut stream, "event: changed") => {}
+        () = soon => unreachable!(),
+    }
     let before = site.world.now();
     ticked(&site, &mut stream).await;
     assert!(site.world.now().since(before) >= Duration::from_secs(10));

@@ -46,6 +46,23 @@
     }
   });
 
+  // Nothing moves below a finger or a selection: what is shown anew waits for the next tick.
+  var pressed = false;
+  ["pointerdown", "pointerup", "pointercancel"].forEach(function (name) {
+    document.addEventListener(name, function () { pressed = name === "pointerdown"; }, true);
+  });
+  function busy() {
+    var chosen = window.getSelection();
+    var live = document.getElementById("live");
+    return pressed || (!chosen.isCollapsed && live && live.contains(chosen.anchorNode));
+  }
+  document.addEventListener("htmx:beforeRequest", function (event) {
+    if (event.detail.elt.id === "live" && busy()) event.preventDefault();
+  });
+  document.addEventListener("htmx:beforeSwap", function (event) {
+    if (event.detail.target.id === "live" && busy()) event.detail.shouldSwap = false;
+  });
+
   localise(document);
   document.addEventListener("htmx:load", function (event) {
     localise(event.detail.elt.parentNode || document);

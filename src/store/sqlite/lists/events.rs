@@ -26,6 +26,8 @@ pub struct EventFilter {
     pub event_type: Option<String>,
     /// Only those with this verdict.
     pub verdict: Option<Verdict>,
+    /// Only deliveries, no replays of them.
+    pub originals: bool,
     /// Only those that came then or later.
     pub since: Option<Timestamp>,
     /// Only those that came before.
@@ -105,6 +107,9 @@ impl EventFilter {
             (" AND +c.verdict = ", self.verdict.map(Verdict::as_str)),
         ] {
             judged.extend(wanted.into_iter().flat_map(|w| [Sql(column), word(w)]));
+        }
+        if self.originals {
+            judged.push(Sql(" AND c.replay_of IS NULL"));
         }
         judged
     }

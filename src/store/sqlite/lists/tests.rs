@@ -126,6 +126,7 @@ fn walks() -> Vec<(Walk, &'static str)> {
                     source: has(1).then(|| "gemini".to_owned()),
                     event_type: has(2).then(|| "batch.succeeded".to_owned()),
                     verdict,
+                    originals: has(3),
                     since,
                     until,
                 };
