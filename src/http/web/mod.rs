@@ -4,9 +4,9 @@
 //! what is not, and wants the button that repairs it.
 //!
 //! Design: pages are made here, whole, and work without script; with script they fetch themselves
-//! again whenever [`live`] says that something has changed. Every button calls the use case that the
-//! API calls, so the two cannot differ. A person signs in by an admin token ([`sign_in`]); what
-//! changes something is a POST that proves it came from a page of ours ([`seat::Order`]).
+//! again whenever `live` says that something has changed. Every button calls the use case that the
+//! API calls, so the two cannot differ. A person signs in by an admin token (`sign_in`); what
+//! changes something is a POST that proves it came from a page of ours (`seat::Order`).
 //!
 //! Everything shown that came from outside goes through maud, which escapes it; bodies are text. The
 //! policy sent with every page allows no script and no style but ours, so what slipped through would
