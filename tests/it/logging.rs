@@ -25,9 +25,10 @@ const NEVER: [&str; 8] = [
     "cookie",
 ];
 /// The token's name, never its value: the type has no other text.
-const NAMES_ONLY: [(&str, &str); 2] = [
+const NAMES_ONLY: [(&str, &str); 3] = [
     ("token", "http/admin/auth.rs"),
     ("token", "http/web/seat.rs"),
+    ("token", "http/web/sign_in.rs"),
 ];
 
 /// One place that logs.
