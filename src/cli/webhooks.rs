@@ -5,22 +5,24 @@
 //! only. A secret that would be neither stored nor shown is not asked for: it could never be had
 //! again.
 
-use std::fmt::Write as _;
+mod shown;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use url::Url;
 
+use self::shown::{changes, diff_text, document, made_text, rotated_text};
 use super::access::Access;
 use super::args::{Nested, WebhookState, Webhooks};
 use super::failure::Failure;
-use super::output::{Column, Output, cell, fields, printable};
+use super::output::{Column, Output, cell, fields};
 use crate::base::clock::{Clock, SystemClock};
 use crate::config::Settings;
 use crate::domain::fault::Fault;
 use crate::gemini::client::HttpGemini;
 use crate::gemini::webhooks::{NewWebhook, Webhook, WebhookApi, WebhookId, WebhookPatch};
-use crate::reconcile::wanted::{Difference, Wanted};
+use crate::reconcile::wanted::Wanted;
 use crate::verify::{SecretFile, SecretFileError};
 
 const COLUMNS: [Column; 5] = [
@@ -284,134 +286,9 @@ impl Desk<'_> {
     }
 }
 
-/// The fields of a record that `sync` changes.
-fn changes(wanted: &Wanted, found: Option<&Webhook>) -> Vec<Value> {
-    let Some(found) = found else {
-        return vec![
-            json!({"field": "uri", "from": null, "to": shown_uri(&wanted.uri)}),
-            json!({"field": "events", "from": null, "to": wanted.events}),
-        ];
-    };
-    let mut changes: Vec<Value> = wanted
-        .differences(found)
-        .into_iter()
-        .map(|difference| match difference {
-            Difference::Uri => json!({
-                "field": "uri",
-                "from": found.uri.as_deref().map(shown_uri),
-                "to": shown_uri(&wanted.uri),
-            }),
-            Difference::Events { missing, extra } => json!({
-                "field": "events",
-                "from": found.subscribed_events, "to": wanted.events,
-                "add": missing, "remove": extra,
-            }),
-        })
-        .collect();
-    if !found.delivers() {
-        changes.push(json!({"field": "state", "from": found.state, "to": "enabled"}));
-    }
-    changes
-}
-
-fn diff_text(answer: &Value) -> String {
-    let id = answer.get("id").and_then(Value::as_str);
-    let mut text = match id {
-        None => "a new webhook:\n".to_owned(),
-        Some(id) => format!("webhook {}:\n", printable(id)),
-    };
-    let changes = answer.get("changes").and_then(Value::as_array);
-    let changes = changes.map(Vec::as_slice).unwrap_or_default();
-    if changes.is_empty() {
-        return format!("webhook {} is as configured\n", cell(answer.get("id")));
-    }
-    let words = |value: Option<&Value>| -> Vec<String> {
-        match value {
-            Some(Value::Array(items)) => items.iter().map(|v| cell(Some(v))).collect(),
-            Some(Value::Null) | None => Vec::new(),
-            other => vec![cell(other)],
-        }
-    };
-    for change in changes {
-        let field = cell(change.get("field"));
-        let (removed, added) = match (change.get("remove"), change.get("add")) {
-            (None, None) => (words(change.get("from")), words(change.get("to"))),
-            (remove, add) => (words(remove), words(add)),
-        };
-        for word in removed {
-            _ = writeln!(text, "- {field}: {word}");
-        }
-        for word in added {
-            _ = writeln!(text, "+ {field}: {word}");
-        }
-    }
-    text
-}
-
-fn rotated_text(rotated: &Value) -> String {
-    let (id, path) = (rotated.get("webhook_id"), rotated.get("secret_stored_in"));
-    format!(
-        "webhook {} signs with a new secret, which is in {}; the one before is accepted for 24 \
-         hours more\n",
-        cell(id),
-        cell(path)
-    )
-}
-
-fn made_text(made: &Value) -> String {
-    let id = cell(made.get("id"));
-    let mut text = format!("webhook {id} is made\n");
-    if let Some(secret) = made.get("secret") {
-        _ = writeln!(
-            text,
-            "its signing secret, shown once: {}",
-            cell(Some(secret))
-        );
-    }
-    if let Some(path) = made.get("secret_stored_in") {
-        _ = writeln!(text, "its signing secret is in {}", cell(Some(path)));
-    }
-    text
-}
-
 fn show(webhook: &Webhook, output: &Output) -> Result<(), Failure> {
     let document = document(webhook);
     output.answer(&document, |_| fields(&document, &FIELDS))
-}
-
-fn document(webhook: &Webhook) -> Value {
-    let secrets: Vec<Value> = webhook
-        .signing_secrets
-        .iter()
-        .map(|s| json!({"truncated_secret": s.truncated_secret, "expire_time": s.expire_time}))
-        .collect();
-    json!({
-        "id": webhook.id.as_str(),
-        "name": webhook.name,
-        "state": webhook.state,
-        "uri": webhook.uri.as_deref().map(shown_uri),
-        "events": webhook.subscribed_events,
-        "create_time": webhook.create_time,
-        "update_time": webhook.update_time,
-        "signing_secrets": secrets,
-    })
-}
-
-/// An address without its last segment, query and user, any of which may be a token.
-fn shown_uri(uri: &str) -> String {
-    let Ok(mut url) = Url::parse(uri) else {
-        return "(not an address)".to_owned();
-    };
-    url.set_query(None);
-    url.set_fragment(None);
-    if url.set_username("").is_err() || url.set_password(None).is_err() {
-        return "(not a web address)".to_owned();
-    }
-    let text = url.to_string();
-    match text.rsplit_once('/') {
-        Some((before, last)) if !last.is_empty() => format!("{before}/…"),
-        _ => text,
-    }
 }
 
 fn checked_uri(text: &str) -> Result<String, Failure> {
@@ -443,26 +320,6 @@ impl WebhookState {
         match self {
             Self::Enabled => "enabled",
             Self::Disabled => "disabled",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_shown_without_what_may_be_a_token() {
-        for (uri, shown) in [
-            (
-                "https://a.example/hooks/gemini/token",
-                "https://a.example/hooks/gemini/…",
-            ),
-            ("https://u:p@a.example/x?token=1#f", "https://a.example/…"),
-            ("https://a.example/", "https://a.example/"),
-            ("token", "(not an address)"),
-        ] {
-            assert_eq!(shown_uri(uri), shown);
         }
     }
 }

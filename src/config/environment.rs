@@ -54,7 +54,7 @@ pub(super) fn overlay(
             }
             continue;
         };
-        if key.split('.').any(str::is_empty) {
+        if key.split('.').any(|part| part.trim().is_empty()) {
             problems.push(Problem {
                 key: name.to_owned(),
                 what: "names no key".to_owned(),

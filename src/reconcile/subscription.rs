@@ -13,7 +13,9 @@
 //!
 //! Races: that a gap is being closed is written nowhere but in the open alert. A process that dies in
 //! between finds it open beside an enabled record and closes the gap from its beginning; looking
-//! twice is harmless. A ping that was waited for at a crash is forgotten, and the next one is sent.
+//! twice is harmless.
+
+mod canary;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+pub use self::canary::CANARY_ALERT;
+use self::canary::Canary;
 use super::reenable::Reenable;
 use super::rotation::{Progress, Rotation};
 use super::standing::Standing;
@@ -39,8 +43,6 @@ use crate::telemetry::metrics;
 pub const STATE_ALERT: &str = "subscription/state";
 /// The subject of the alert about a record that is not as configured.
 pub const DRIFT_ALERT: &str = "subscription/drift";
-/// The subject of the alert about pings that do not come back.
-pub const CANARY_ALERT: &str = "subscription/canary";
 /// The subject of the alert about a rotation that does not end.
 pub const ROTATION_ALERT: &str = "subscription/rotation";
 
@@ -104,26 +106,6 @@ struct Memory {
 struct Gap {
     before: Timestamp,
     after: Option<Uuid>,
-}
-
-#[derive(Debug)]
-enum Canary {
-    Rests {
-        until: Duration,
-    },
-    Flies {
-        sent: Duration,
-        at: Timestamp,
-        id: WebhookId,
-    },
-}
-
-impl Default for Canary {
-    fn default() -> Self {
-        Self::Rests {
-            until: Duration::ZERO,
-        }
-    }
 }
 
 impl Subscription {
@@ -334,65 +316,6 @@ impl Subscription {
         // Disabled once more meanwhile: then it has not recovered.
         if memory.delivers.is_some() {
             self.recover(STATE_ALERT).await?;
-        }
-        Ok(())
-    }
-
-    async fn fly(&self, memory: &mut Memory, turn: &mut Turn) -> Result<(), StoreError> {
-        let Some(interval) = self.ping_interval else {
-            return Ok(());
-        };
-        let now = self.clock.monotonic();
-        match &memory.canary {
-            Canary::Flies { sent, at, id } => {
-                let sent = *sent;
-                let took = now.saturating_sub(sent);
-                let came = self.store.pinged_since(SOURCE, id.as_str(), *at).await?;
-                let word = if came {
-                    metrics::canary_took(took);
-                    self.recover(CANARY_ALERT).await?;
-                    "arrived"
-                } else if now >= sent + self.ping_bound {
-                    let summary = format!(
-                        "a ping of the webhook has not come back within {}: deliveries may not \
-                         reach this service",
-                        humantime::format_duration(self.ping_bound)
-                    );
-                    self.open(CANARY_ALERT, summary).await?;
-                    "missed"
-                } else {
-                    return Ok(());
-                };
-                metrics::canary(word);
-                turn.canary = Some(word);
-                self.saw(turn, came.then_some(took));
-                memory.canary = Canary::Rests {
-                    until: sent + interval,
-                };
-            }
-            Canary::Rests { until } => {
-                let Some(id) = memory.delivers.clone().filter(|_| now >= *until) else {
-                    return Ok(());
-                };
-                // Taken before the ping: the delivery may be here before the answer is.
-                let at = self.clock.now();
-                let word = match self.api.ping(&id).await {
-                    Ok(()) => {
-                        memory.canary = Canary::Flies { sent: now, at, id };
-                        "sent"
-                    }
-                    Err(fault) => {
-                        tracing::warn!(%fault, "could not ping the webhook");
-                        memory.canary = Canary::Rests {
-                            until: now + interval,
-                        };
-                        "failed"
-                    }
-                };
-                metrics::canary(word);
-                turn.canary = Some(word);
-                self.saw(turn, None);
-            }
         }
         Ok(())
     }

@@ -22,5 +22,6 @@ pub(super) mod rows;
 pub(super) mod settle;
 mod story;
 pub(super) mod sweep;
+mod unsettled;
 pub(super) mod upkeep;
 pub(super) mod write;

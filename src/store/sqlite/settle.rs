@@ -21,6 +21,7 @@ use super::super::{Applied, Change, Close, Look, Settlement, Subject};
 use super::ledger::{self, Insert, by_id, by_name, find, log, name_hash};
 use super::queue::end_lease;
 use super::register;
+use super::unsettled::{close, flag, neither, not_found, running};
 use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
@@ -184,40 +185,6 @@ async fn apply(
         }
     }
     Ok(Applied::Open(Box::new(by_id(connection, id).await?)))
-}
-
-async fn not_found(
-    connection: &mut SqliteConnection,
-    id: Uuid,
-    next_look_at: Timestamp,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE operations SET next_check_at_ms = ?2, \
-         not_found_since_ms = coalesce(not_found_since_ms, ?3) WHERE id = ?1",
-    )
-    .bind(id.to_string())
-    .bind(next_look_at.as_millis())
-    .bind(now.as_millis())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-async fn neither(
-    connection: &mut SqliteConnection,
-    id: Uuid,
-    next_look_at: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE operations SET next_check_at_ms = ?2, neither_looks = neither_looks + 1, \
-         not_found_since_ms = NULL WHERE id = ?1",
-    )
-    .bind(id.to_string())
-    .bind(next_look_at.as_millis())
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 /// The record a look is about, made now if the API has just confirmed it. `None`: pruned.
@@ -396,130 +363,6 @@ async fn release(
     let (what, cause) = ("effects released", look.reason.as_str());
     let why = Some("a delivery of the ending came after the restore or the import");
     log(connection, settled.id, now, what, cause, why).await
-}
-
-async fn running(
-    connection: &mut SqliteConnection,
-    before: &Operation,
-    requires_action: bool,
-    next_look_at: Timestamp,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE operations SET state = 'pending', closed_at_ms = NULL, requires_action = ?2, next_check_at_ms = ?3, \
-         not_found_since_ms = NULL, neither_looks = 0, effects_withheld = 0 WHERE id = ?1",
-    )
-    .bind(before.id.to_string())
-    .bind(requires_action)
-    .bind(next_look_at.as_millis())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// Opens or ends `requires_action`, with the effects that chose it.
-async fn flag(
-    connection: &mut SqliteConnection,
-    before: &Operation,
-    on: bool,
-    look: &Look,
-    now: Timestamp,
-    planner: &dyn PlanEffects,
-    ids: &dyn Ids,
-) -> Result<(), StoreError> {
-    let subject = format!("operation/{}/requires_action", before.id);
-    let what = if on {
-        "requires_action"
-    } else {
-        "action was taken"
-    };
-    log(connection, before.id, now, what, look.reason.as_str(), None).await?;
-    if on {
-        let name = before.name.as_ref().map_or("?", |n| n.as_str());
-        let summary = format!("{name} ({}) waits for a client to act", before.job_kind);
-        alerts::open(connection, &subject, &summary, now, planner, ids).await?;
-        let record = by_id(connection, before.id).await?;
-        let effects = planner.plan(&record, Trigger::RequiresAction, now);
-        outbox::plan(
-            connection,
-            Some(&record),
-            &effects,
-            now,
-            look.terms.give_up_at,
-            ids,
-        )
-        .await
-        .map(drop)
-    } else {
-        alerts::recover(connection, &subject, now, planner, ids)
-            .await
-            .map(drop)
-    }
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one transaction's context, used once"
-)]
-async fn close(
-    connection: &mut SqliteConnection,
-    before: &Operation,
-    state: OperationState,
-    next_look_at: Timestamp,
-    look: &Look,
-    now: Timestamp,
-    planner: &dyn PlanEffects,
-    ids: &dyn Ids,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE operations SET state = ?2, closed_at_ms = coalesce(closed_at_ms, ?4), \
-         next_check_at_ms = ?3, overdue_at_ms = NULL WHERE id = ?1",
-    )
-    .bind(before.id.to_string())
-    .bind(state.as_str())
-    .bind(next_look_at.as_millis())
-    .bind(now.as_millis())
-    .execute(&mut *connection)
-    .await?;
-    if before.state == state {
-        return Ok(());
-    }
-    let cause = look.reason.as_str();
-    log(
-        connection,
-        before.id,
-        now,
-        state.as_str(),
-        cause,
-        Some("closed without proof"),
-    )
-    .await?;
-    let name = before.name.as_ref().map_or("?", |n| n.as_str());
-    let summary = match state {
-        OperationState::Gone => {
-            format!(
-                "{name} ({}): the API keeps saying that it does not exist",
-                before.job_kind
-            )
-        }
-        _ => format!(
-            "{name} ({}): done, with neither response nor error",
-            before.job_kind
-        ),
-    };
-    let subject = format!("operation/{}/{state}", before.id);
-    alerts::open(connection, &subject, &summary, now, planner, ids).await?;
-    let record = by_id(connection, before.id).await?;
-    let effects = planner.plan(&record, Trigger::State(state), now);
-    outbox::plan(
-        connection,
-        Some(&record),
-        &effects,
-        now,
-        look.terms.give_up_at,
-        ids,
-    )
-    .await
-    .map(drop)
 }
 
 pub(super) async fn set_told(
