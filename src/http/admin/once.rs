@@ -22,6 +22,8 @@ use axum::extract::State;
 use axum::middleware::Next;
 use axum::response::IntoResponse;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -195,16 +197,27 @@ fn again(state: &AdminState, answer: KeptAnswer) -> Response<Body> {
     response
 }
 
+/// The answer to a reservation. What the client gave is kept byte for byte, whatever it spells.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Reserved<'a> {
+    id: Uuid,
+    webhook_path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook_url: Option<String>,
+    #[serde(borrow)]
+    user_metadata: &'a RawValue,
+}
+
 /// The body of a reservation with its token out of or back in its URL; any other as it is.
 fn swapped(state: &AdminState, body: &[u8], how: impl Fn(String) -> (String, String)) -> Vec<u8> {
     let reserved = || {
-        let text = std::str::from_utf8(body).ok()?;
-        let document: serde_json::Value = serde_json::from_str(text).ok()?;
-        document.get("webhook_path")?;
-        let id: Uuid = document.get("id")?.as_str()?.parse().ok()?;
+        let mut answer: Reserved<'_> = serde_json::from_slice(body).ok()?;
         let tokens = state.path_tokens.get();
-        let (from, to) = how((*tokens).as_ref()?.mint_reservation(id));
-        Some(text.replace(&from, &to).into_bytes())
+        let (from, to) = how((*tokens).as_ref()?.mint_reservation(answer.id));
+        answer.webhook_path = answer.webhook_path.replace(&from, &to);
+        answer.webhook_url = answer.webhook_url.map(|url| url.replace(&from, &to));
+        serde_json::to_vec(&answer).ok()
     };
     reserved().unwrap_or_else(|| body.to_vec())
 }

@@ -214,3 +214,86 @@ async fn no_url_of_a_reservation_is_kept_and_no_more_keys_than_the_bound() {
     let (status, _, _) = ask(&api, RESERVE, "c", &json!({"job_kind": "nightly"})).await;
     assert_eq!(status, 503);
 }
+
+#[tokio::test]
+async fn what_the_client_gave_is_answered_again_as_it_was() {
+    let api = Api::new().await;
+    let body = json!({
+        "job_kind": "nightly",
+        "user_metadata": {"note": "a <token> of mine", "webhook_path": "/<token>", "n": 0.1},
+    });
+    let (status, _, first) = ask(&api, RESERVE, "k", &body).await;
+    assert_eq!(status, 201, "{first}");
+    assert_eq!(first["user_metadata"]["note"], "a <token> of mine");
+    assert_eq!(ask(&api, RESERVE, "k", &body).await, (201, true, first));
+}
+
+#[tokio::test]
+async fn a_page_of_replays_that_is_cut_short_is_kept_and_goes_on() {
+    let api = Api::new().await;
+    // The waiting room takes one of them, and not two at a time.
+    let big = format!("{{}}{}", " ".repeat(5 << 20));
+    for n in 0..4 {
+        api.deliver(
+            &format!("id:{n}"),
+            Some(&format!("batches/n{n}")),
+            big.as_bytes(),
+        )
+        .await;
+    }
+    let path = "/api/v1/events/replay";
+    let mut body = json!({"since": crate::support::NOON});
+    let (mut written, mut short) = (0, 0);
+    for page in 0..4 {
+        let key = format!("k{page}");
+        let (status, again, answer) = ask(&api, path, &key, &body).await;
+        assert_eq!((status, again), (200, false), "{answer}");
+        let done = answer["done"].as_u64().unwrap();
+        assert!(done > 0, "{answer}");
+        assert_eq!(answer["matched"], done);
+        written += done;
+        assert_eq!(
+            ask(&api, path, &key, &body).await,
+            (200, true, answer.clone())
+        );
+        if answer["next_cursor"].is_null() {
+            break;
+        }
+        short += 1;
+        body["cursor"] = answer["next_cursor"].clone();
+    }
+    assert!(short > 0, "the room was wide enough");
+    let mut file = crate::store::outside(&crate::support::options(&api.world.base.dir).path).await;
+    let of: Vec<i64> = sqlx::query_scalar(
+        "SELECT count(r.id) FROM captured_events c LEFT JOIN captured_events r ON r.replay_of = c.id \
+         WHERE c.replay_of IS NULL GROUP BY c.id",
+    )
+    .fetch_all(&mut file)
+    .await
+    .unwrap();
+    assert_eq!(of.len(), 4);
+    assert!(of.iter().all(|replays| *replays > 0), "{of:?}");
+    assert_eq!(of.iter().sum::<i64>(), i64::try_from(written).unwrap());
+}
+
+#[tokio::test]
+async fn a_page_of_which_nothing_was_replayed_is_a_503() {
+    let api = Api::new().await;
+    let big = format!("{{}}{}", " ".repeat(5 << 20));
+    api.deliver("id:1", Some("batches/a"), big.as_bytes()).await;
+    let path = crate::support::options(&api.world.base.dir).path;
+    let body = json!({"since": crate::support::NOON});
+    let mut holder = crate::store::outside(&path).await;
+    // Another delivery fills the room: the file is held while it waits for its commit.
+    sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut holder)
+        .await
+        .unwrap();
+    let mut waits = Box::pin(api.deliver("id:2", Some("batches/b"), big.as_bytes()));
+    assert!(futures_util::poll!(&mut waits).is_pending());
+    let bare = request(Method::POST, "/api/v1/events/replay", Some(body.clone()));
+    let (status, problem) = read(api.send(bare).await).await;
+    assert_eq!(status, 503, "{problem}");
+    sqlx::query("COMMIT").execute(&mut holder).await.unwrap();
+    waits.await;
+}

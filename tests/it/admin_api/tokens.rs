@@ -128,14 +128,56 @@ async fn who_changed_something_is_in_the_log_by_name() {
         .collect();
     let told: Vec<_> = fields
         .iter()
-        .map(|f| (&f["token"], &f["method"], &f["path"], &f["status"]))
+        .map(|f| (&f["token"], &f["method"], &f["path"], &f["message"]))
         .collect();
     let (post, path) = (json!("POST"), json!("/operations"));
-    let (changed, refused) = (json!(201), Value::Null);
+    let changed = json!("an admin request");
+    let refused = json!("an admin token that may only read was refused");
     let expected = [
         (&json!("deploys"), &post, &path, &changed),
         (&json!("dashboard"), &post, &path, &refused),
     ];
     assert_eq!(told, expected);
     assert!(!text.contains(SECOND) && !text.contains(LOOKS));
+}
+
+#[tokio::test]
+async fn who_hangs_up_is_in_the_log_for_what_was_done() {
+    let api = Api::with(&settings()).await;
+    let path = "/api/v1/reservations";
+    let body = || Some(json!({"job_kind": "k"}));
+    // As above: the line is met once before anybody listens.
+    assert_eq!(ask(&api, SECOND, Method::POST, path, body()).await, 201);
+    let lines = Lines::default();
+    let kept = lines.clone();
+    let log = tracing_subscriber::fmt()
+        .json()
+        .with_writer(move || kept.clone())
+        .finish();
+    let _log = tracing::subscriber::set_default(log);
+    heed_every_callsite();
+    // Somebody holds the file, so the requests wait for their commit when the client goes.
+    let file = crate::support::options(&api.world.base.dir).path;
+    let mut holder = crate::store::outside(&file).await;
+    let begin = sqlx::query("BEGIN IMMEDIATE").execute(&mut holder);
+    begin.await.unwrap();
+    for _ in 0..3 {
+        heed_every_callsite();
+        let mut asked = Box::pin(ask(&api, SECOND, Method::POST, path, body()));
+        assert!(futures_util::poll!(&mut asked).is_pending());
+    }
+    sqlx::query("COMMIT").execute(&mut holder).await.unwrap();
+    loop {
+        let (_, page) = api.get("/api/v1/operations?state=reserved").await;
+        if page["operations"].as_array().unwrap().len() == 4 {
+            break;
+        }
+    }
+    let text = lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = String::from_utf8(text.clone()).unwrap();
+    let told = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].clone())
+        .filter(|f| f["token"] == "deploys" && f["path"] == "/reservations");
+    assert_eq!(told.count(), 3, "{text}");
 }
