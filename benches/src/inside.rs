@@ -18,7 +18,9 @@ use hookledger::domain::operation::OperationState;
 use hookledger::effects::plan::Planner;
 use hookledger::reconcile::Reconciler;
 use hookledger::reconcile::upkeep::Upkeep;
-use hookledger::store::{EventFilter, OpenOptions, Store, StoreError};
+use hookledger::store::{
+    EffectFilter, EventFilter, OpenOptions, OperationFilter, Store, StoreError, WorkFilter,
+};
 use serde_json::{Map, Value, json};
 
 use super::figures::{Times, rate};
@@ -188,7 +190,14 @@ async fn lists(bench: &Bench, times: u32) -> anyhow::Result<Value> {
     let all = EventFilter::default();
     let one = EventFilter {
         segment: Some("fill-1000".to_owned()),
+        ..EventFilter::default()
     };
+    let every = OperationFilter::default();
+    let pending = OperationFilter {
+        state: Some(OperationState::Pending),
+        ..OperationFilter::default()
+    };
+    let (work, effects) = (WorkFilter::default(), EffectFilter::default());
     let mut said = Map::new();
     macro_rules! page {
         ($name:literal, $read:expr) => {
@@ -203,22 +212,21 @@ async fn lists(bench: &Bench, times: u32) -> anyhow::Result<Value> {
     page!("events", reader.events(&all, None, page));
     page!("events, far", reader.events(&all, Some(middle), page));
     page!("events of one operation", reader.events(&one, None, page));
-    page!("operations", reader.operations(None, None, page));
+    page!("operations", reader.operations(&every, None, page));
     page!(
         "operations, far",
-        reader.operations(None, Some(middle), page)
+        reader.operations(&every, Some(middle), page)
     );
-    let pending = Some(OperationState::Pending);
     page!(
         "operations, pending",
-        reader.operations(pending, None, page)
+        reader.operations(&pending, None, page)
     );
-    page!("work items", reader.work_items(None, None, page));
+    page!("work items", reader.work_items(&work, None, page));
     page!(
         "work items, far",
-        reader.work_items(None, Some(1_000_000), page)
+        reader.work_items(&work, Some(1_000_000), page)
     );
-    page!("effects", reader.effects(None, None, page));
+    page!("effects", reader.effects(&effects, None, page));
     Ok(Value::Object(said))
 }
 

@@ -15,6 +15,10 @@ pub(super) fn completions(args: &Completions) -> Result<(), Failure> {
 pub(super) fn man(args: &Man) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot write the page: {error}"));
     if let Some(directory) = &args.out {
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("cannot write to {}: {error}", directory.display()))
+        };
+        std::fs::create_dir_all(directory).map_err(failed)?;
         return clap_mangen::generate_to(Cli::command(), directory).map_err(failed);
     }
     let mut page = Vec::new();

@@ -130,7 +130,10 @@ impl Reconciler {
             .store
             .flag_overdue(self.give_up_after, planner())
             .await?;
-        let endings = self.store.decide_told().await?;
+        let endings = self
+            .store
+            .decide_told(rescued::RESCUED_ALERT, rescued::summary, planner())
+            .await?;
         for decided in &endings {
             turn.decided += 1;
             match decided.told {

@@ -115,11 +115,28 @@ impl Watch {
                     .await?;
             }
         }
+        self.end_what_nobody_watches(&mut turn).await?;
         if let Some(free) = (self.watched.disk_free)() {
             let cause = self.nearly_full(free).await?;
             self.judge(DISK_ALERT.to_owned(), cause, &mut turn).await?;
         }
         Ok(turn)
+    }
+
+    /// An alert of a loop that this process does not start, by its settings, has nobody else to end it.
+    async fn end_what_nobody_watches(&self, turn: &mut Turn) -> Result<(), StoreError> {
+        let starts = |name: &str| self.watched.intervals.iter().any(|(one, _)| *one == name);
+        for alert in self.store.open_alerts().await? {
+            let orphan = match alert.subject.split_once('/') {
+                Some(("loop", name)) => !starts(name),
+                Some(("subscription", _)) => !starts("subscription"),
+                _ => false,
+            };
+            if orphan {
+                self.judge(alert.subject, None, turn).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Why a loop counts as dead. One that was asked to stop is silent by right.

@@ -1,4 +1,4 @@
-//! A row of the plan, and what runs all of them.
+//! A row of docs/TESTING.md, and what runs all of them.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ type Running = Pin<Box<dyn Future<Output = Verdict>>>;
 
 /// One row.
 pub(crate) struct Row {
-    /// As in the plan, with a word that says what it is: `T1-kill-9`.
+    /// Its number there, with a word that says what it is: `T1-kill-9`.
     pub(crate) name: &'static str,
     /// Runs it.
     pub(crate) run: fn(Tier) -> Running,

@@ -7,8 +7,9 @@
 //! was in hand at two deaths is a *suspect*, and of the suspects one is in hand at a time. The
 //! poison, when its turn comes, dies in the company of nothing that was charged before; an innocent
 //! suspect ends in peace when its own turn comes. Crowds cannot bury anybody: `max_attempts` is
-//! reached by what was the only suspect in hand at all the deaths but two. A freed suspect waits behind the others,
-//! so each gets its turn.
+//! reached by what was the only suspect in hand at all the deaths but two. Each lane has its own first
+//! suspect: one that has no slot in its lane holds up nobody in the other. A freed suspect waits behind
+//! the others of its lane, so each gets its turn; the fresh lane goes first, for ten deaths at most.
 //!
 //! Race: two claims never run at once (there is one writer), so the look for a suspect in hand and
 //! the lease of the next are one step.
@@ -119,7 +120,7 @@ const CLAIM: &str = "
     UPDATE work_queue SET state = 'leased', lease_epoch = lease_epoch + 1, lease_until_ms = ?1, attempts = attempts + 1
     WHERE id IN (SELECT id FROM work_queue WHERE state = 'ready' AND fresh = ?2 AND available_at_ms <= ?3
                  AND (crashes < 2 OR id = (
-                     SELECT id FROM work_queue WHERE state = 'ready' AND crashes >= 2 AND available_at_ms <= ?3
+                     SELECT id FROM work_queue WHERE state = 'ready' AND crashes >= 2 AND fresh = ?2 AND available_at_ms <= ?3
                      AND NOT EXISTS (SELECT 1 FROM work_queue WHERE state = 'leased' AND crashes >= 2)
                      ORDER BY available_at_ms, id LIMIT 1))
                  ORDER BY available_at_ms, id LIMIT ?4 + 0)

@@ -172,9 +172,16 @@ impl Store {
             .await
     }
 
-    /// Decides, for endings old enough, whether a webhook told them.
-    pub async fn decide_told(&self) -> Result<Vec<Rescued>, StoreError> {
-        let now = self.clock.now();
+    /// Decides, for endings old enough, whether a webhook told them. The first that none told opens the
+    /// alert `subject`, in the same commit: it is decided once, so whoever is to hear of it must be told
+    /// then.
+    pub async fn decide_told(
+        &self,
+        subject: &'static str,
+        summary: fn(&OperationName) -> String,
+        planner: Arc<dyn PlanEffects>,
+    ) -> Result<Vec<Rescued>, StoreError> {
+        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
         self.writer
             .write("decide told", Lane::Normal, move |connection| {
                 Box::pin(async move {
@@ -217,6 +224,10 @@ impl Store {
                             .await?;
                         set_told(connection, record.id, told).await?;
                         decided.push(Rescued { name, told });
+                    }
+                    if let Some(one) = decided.iter().find(|one| one.told == Told::Rescued) {
+                        let summary = summary(&one.name);
+                        alerts::open(connection, subject, &summary, now, &*planner, &*ids).await?;
                     }
                     Ok(decided)
                 })

@@ -278,3 +278,13 @@ async fn what_the_process_before_alerted_ends_in_the_next_one() {
     );
     assert_eq!(next.step().await.unwrap().recovered, [] as [&str; 0]);
 }
+
+#[tokio::test]
+async fn an_alert_of_a_loop_that_is_not_started_any_more_ends() {
+    let stage = Stage::new("").await;
+    for subject in ["loop/gone", "subscription/canary", "queue/dead"] {
+        stage.opened_before(subject).await;
+    }
+    let turn = stage.watch.step().await.unwrap();
+    assert_eq!(turn.recovered, ["loop/gone", "subscription/canary"]);
+}

@@ -88,6 +88,14 @@ impl Stage {
         watch_over(&self.scene, &self.free, loops)
     }
 
+    /// An alert that the process before left open.
+    pub(super) async fn opened_before(&self, subject: &str) {
+        let planner = Arc::clone(&self.scene.world.planner);
+        let store = &self.scene.world.base.store;
+        let opened = store.open_alert(subject.to_owned(), "as before".to_owned(), planner);
+        opened.await.unwrap();
+    }
+
     pub(super) fn pass(&self, by: Duration) {
         self.scene.pass(by);
     }

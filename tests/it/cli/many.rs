@@ -172,7 +172,6 @@ fn shells_and_man_know_every_command() {
     let page = place.run(&["man"]).stdout;
     assert!(page.contains(".TH hookledger 1"), "{page}");
     let out = place.path().join("man");
-    std::fs::create_dir(&out).unwrap();
     assert_eq!(place.run(&["man", "--out", "man"]).code, 0);
     for command in &commands {
         assert!(
@@ -180,7 +179,14 @@ fn shells_and_man_know_every_command() {
             "{command}"
         );
     }
-    assert_eq!(place.run(&["man", "--out", "nowhere"]).code, 1);
+    std::fs::write(place.path().join("file"), "").unwrap();
+    let refused = place.run(&["man", "--out", "file"]);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.stderr.contains("cannot write to file"),
+        "{}",
+        refused.stderr
+    );
 }
 
 /// The table of docs/CLI.md, each code met by a command that ends with it.

@@ -259,8 +259,11 @@ async fn the_use_cases_of_people_and_timers_leave_it_alone() {
         .repair_effects(None, Duration::ZERO, planner())
         .await
         .unwrap();
-    let decided = store.decide_told().await.unwrap();
-    assert_eq!(decided.len(), 1);
+    let summary = |name: &OperationName| name.to_string();
+    let decided = store.decide_told("rescued", summary, planner()).await;
+    assert_eq!(decided.unwrap().len(), 1);
+    // A process that dies here has told somebody: nothing decides it again.
+    assert!(store.is_alert_open("rescued").await.unwrap());
 
     let after = store.operation(before.id).await.unwrap().unwrap();
     let expected = Operation {

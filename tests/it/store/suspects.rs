@@ -100,9 +100,12 @@ async fn of_the_suspects_one_is_in_hand_and_the_others_hide_nothing() {
 }
 
 #[tokio::test]
-async fn a_freed_suspect_waits_behind_the_others() {
+async fn a_freed_suspect_waits_behind_the_others_of_its_lane() {
     let base = TestStore::open().await;
-    queued(&base, 0..3).await;
+    for n in 0..3 {
+        let reason = Reason::Reconcile;
+        base.store.wake(&batch(n), reason).await.unwrap();
+    }
     let mut alone = Vec::new();
     for death in 0..5 {
         base.clock.advance(Duration::from_secs(1));
@@ -114,6 +117,23 @@ async fn a_freed_suspect_waits_behind_the_others() {
     }
     alone.sort_unstable();
     assert_eq!(alone, ["batches/0", "batches/1", "batches/2"]);
+}
+
+#[tokio::test]
+async fn a_suspect_without_a_slot_in_its_lane_holds_up_nobody_in_the_other() {
+    let base = TestStore::open().await;
+    queued(&base, 0..2).await;
+    for _ in 0..2 {
+        assert_eq!(claimed(&base).await.len(), 2);
+        dies(&base).await;
+    }
+    // One is fresh, the other is not, and the one that is first in line has no slot.
+    let lease = Duration::from_secs(60);
+    let fresh = base.store.claim(1, 1, 0, lease).await.unwrap();
+    assert_eq!(names(&fresh), ["batches/1"]);
+    done(&base, &fresh[0]).await;
+    let old = base.store.claim(1, 0, 1, lease).await.unwrap();
+    assert_eq!(names(&old), ["batches/0"]);
 }
 
 #[tokio::test]
