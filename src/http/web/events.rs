@@ -14,6 +14,7 @@ use super::answer::{Refused, page};
 use super::filters::{self, Asked};
 use super::layout::{Page, Room};
 use super::parts::{Button, Tone, ago, badge, copied, count, empty, pager, time};
+use super::pretty::pretty;
 use super::seat::{Order, Seat};
 use super::{Desk, operations};
 use crate::base::clock::Timestamp;
@@ -180,7 +181,7 @@ fn inside(desk: &Desk, event: &CapturedEvent) -> Markup {
     }
     let text = std::str::from_utf8(&event.body).ok();
     let json = text.and_then(|t| serde_json::from_str::<serde_json::Value>(t).ok());
-    let pretty = json.and_then(|json| serde_json::to_string_pretty(&json).ok());
+    let set_out = json.as_ref().and_then(pretty);
     html! {
         section {
             h2 { "Headers" }
@@ -200,8 +201,11 @@ fn inside(desk: &Desk, event: &CapturedEvent) -> Markup {
         }
         section {
             h2 { "Body" }
-            @if let Some(pretty) = &pretty { pre #body tabindex="0" { (pretty) } }
-            details open[pretty.is_none()] {
+            @if json.is_some() && set_out.is_none() {
+                p.note { "Set out line by line it would be far larger than it is: as it came." }
+            }
+            @if let Some(text) = &set_out { pre #body tabindex="0" { (text) } }
+            details open[set_out.is_none()] {
                 summary { "Raw, " (count(event.body.len() as u64, "byte", "bytes")) }
                 pre #raw tabindex="0" {
                     @match text {

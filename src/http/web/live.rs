@@ -19,14 +19,20 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, Response, StatusCode, header};
 
+use super::super::admin::TokenDigest;
 use super::answer::Refused;
 use super::seat::Seat;
 use super::session::Key;
 use super::{Desk, SAMPLE_EVERY};
 
+/// Where the stream is.
+pub(super) const LIVE: &str = "/live";
+
 /// Most streams at once, and of one session.
 const MOST: usize = 64;
 const MOST_OF_ONE: usize = 4;
+/// Most of all sessions of one token: whoever may only look leaves room for who may act.
+const MOST_OF_TOKEN: usize = 32;
 /// Least time between two ticks.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -34,7 +40,7 @@ const TICK: &[u8] = b"event: changed\ndata:\n\n";
 
 /// The streams that are open.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Streams(Arc<Mutex<HashMap<Key, usize>>>);
+pub(super) struct Streams(Arc<Mutex<HashMap<Key, (TokenDigest, usize)>>>);
 
 /// One open stream; uncounted when dropped.
 #[derive(Debug)]
@@ -44,19 +50,21 @@ struct Place {
 }
 
 impl Streams {
-    fn take(&self, key: Key) -> Option<Place> {
+    fn take(&self, key: Key, token: TokenDigest) -> Option<Place> {
         let mut open = self.lock();
-        let all: usize = open.values().sum();
-        let own = open.get(&key).copied().unwrap_or_default();
-        if all >= MOST || own >= MOST_OF_ONE {
+        let all: usize = open.values().map(|(_, n)| n).sum();
+        let of_token = open.values().filter(|(of, _)| *of == token);
+        let of_token: usize = of_token.map(|(_, n)| n).sum();
+        let own = open.get(&key).map_or(0, |(_, n)| *n);
+        if all >= MOST || of_token >= MOST_OF_TOKEN || own >= MOST_OF_ONE {
             return None;
         }
-        open.insert(key, own + 1);
+        open.insert(key, (token, own + 1));
         let streams = self.clone();
         Some(Place { streams, key })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (TokenDigest, usize)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +72,7 @@ impl Streams {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.streams.lock();
-        if let Some(own) = open.get_mut(&self.key) {
+        if let Some((_, own)) = open.get_mut(&self.key) {
             *own -= 1;
             if *own == 0 {
                 open.remove(&self.key);
@@ -78,7 +86,7 @@ pub(super) async fn stream(
     seat: Seat,
 ) -> Result<Response<Body>, Refused> {
     let key = *seat.key();
-    let Some(place) = desk.web.streams.take(key) else {
+    let Some(place) = desk.web.streams.take(key, seat.token()) else {
         return Err(Refused::page(
             StatusCode::SERVICE_UNAVAILABLE,
             "Too many pages refresh themselves",
@@ -127,14 +135,20 @@ mod tests {
     #[test]
     fn places_are_bounded_and_given_back() {
         let streams = Streams::default();
-        let mine: Vec<_> = (0..MOST_OF_ONE).map(|_| streams.take([1; 32])).collect();
+        let (looks, acts) = ([0; 32], [9; 32]);
+        let mine: Vec<_> = (0..MOST_OF_ONE)
+            .map(|_| streams.take([1; 32], acts))
+            .collect();
         assert!(mine.iter().all(Option::is_some));
-        assert!(streams.take([1; 32]).is_none());
-        let others: Vec<_> = (2..).map_while(|n| streams.take([n; 32])).collect();
-        assert_eq!(mine.len() + others.len(), MOST);
+        assert!(streams.take([1; 32], acts).is_none());
+        let others: Vec<_> = (2..).map_while(|n| streams.take([n; 32], looks)).collect();
+        assert_eq!(others.len(), MOST_OF_TOKEN);
+        let more: Vec<_> = (99..).map_while(|n| streams.take([n; 32], acts)).collect();
+        assert_eq!(mine.len() + more.len(), MOST - MOST_OF_TOKEN);
+        assert!(streams.take([98; 32], [7; 32]).is_none(), "all are taken");
         drop(mine);
-        assert!(streams.take([1; 32]).is_some());
-        drop(others);
+        assert!(streams.take([1; 32], acts).is_some());
+        drop((others, more));
         assert!(streams.lock().is_empty());
     }
 }

@@ -26,6 +26,7 @@ mod operations;
 mod overview;
 mod parts;
 mod plots;
+mod pretty;
 mod queue;
 mod samples;
 mod seat;
@@ -165,7 +166,7 @@ pub(super) fn router(admin: &Arc<AdminState>) -> Router {
         .route("/effects/{id}/decide", post(effects::decide))
         .route("/alerts", get(alerts::list))
         .route("/settings", get(settings::show))
-        .route("/live", get(live::stream))
+        .route(live::LIVE, get(live::stream))
         .route("/assets/{name}", get(assets::serve))
         .layer(middleware::from_fn(dressed))
         .with_state(Desk { admin, web })

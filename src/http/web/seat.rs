@@ -16,10 +16,12 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use subtle::ConstantTimeEq;
 use url::form_urlencoded;
 
+use super::super::admin::TokenDigest;
 use super::super::body::read_capped;
 use super::super::error::Problem;
 use super::super::peers::Https;
 use super::answer::{Refused, see_other};
+use super::live::LIVE;
 use super::session::{Found, Said};
 use super::{Desk, sign_in};
 use crate::config::settings::Scope;
@@ -55,6 +57,10 @@ impl Seat {
         &self.session.csrf
     }
 
+    pub(super) const fn token(&self) -> TokenDigest {
+        self.session.token
+    }
+
     pub(super) const fn key(&self) -> &super::session::Key {
         &self.session.key
     }
@@ -74,8 +80,9 @@ impl Seat {
     }
 
     fn of(parts: &Parts, desk: &Desk) -> Option<Self> {
-        // The page that fetches itself again is nobody at the keyboard, and gets nothing said.
-        let by_itself = parts.headers.contains_key("hx-request");
+        // The page that fetches itself again is nobody at the keyboard, and gets nothing said; nor is
+        // its stream, which a browser opens anew for as long as the page is there.
+        let by_itself = parts.headers.contains_key("hx-request") || parts.uri.path() == LIVE;
         let ids = sign_in::cookies(&parts.headers);
         let sessions = &desk.web.sessions;
         let session = ids

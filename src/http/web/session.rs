@@ -27,6 +27,8 @@ use crate::base::ids::Ids;
 const IDLE: Duration = Duration::from_hours(12);
 /// Most sessions at once.
 const MOST: usize = 256;
+/// Most of one token: whoever may only look must not sign others out by signing in.
+const MOST_OF_ONE: usize = 16;
 
 /// A session's id as it is kept.
 pub(super) type Key = [u8; 32];
@@ -83,8 +85,11 @@ impl Sessions {
         let now = self.clock.monotonic();
         let mut open = self.lock();
         open.retain(|_, session| now.saturating_sub(session.used) < IDLE);
-        if open.len() >= MOST {
-            let oldest = open.iter().min_by_key(|(_, session)| session.used);
+        let own = |session: &Session| session.token == token;
+        let full = open.values().filter(|session| own(session)).count() >= MOST_OF_ONE;
+        if full || open.len() >= MOST {
+            let may_go = open.iter().filter(|(_, session)| !full || own(session));
+            let oldest = may_go.min_by_key(|(_, session)| session.used);
             if let Some(key) = oldest.map(|(key, _)| *key) {
                 open.remove(&key);
             }
@@ -186,17 +191,31 @@ mod tests {
     }
 
     #[test]
+    fn one_token_signs_nobody_else_out() {
+        let (clock, sessions) = sessions();
+        let other = sessions.open([1; 32]);
+        let first = sessions.open([2; 32]);
+        for _ in 0..MOST {
+            clock.advance(Duration::from_secs(1));
+            sessions.open([2; 32]);
+        }
+        assert!(sessions.find(&other, true).is_some());
+        assert!(sessions.find(&first, true).is_none());
+        assert_eq!(sessions.lock().len(), MOST_OF_ONE + 1);
+    }
+
+    #[test]
     fn the_table_is_bounded_and_the_least_used_gives_way() {
         let (clock, sessions) = sessions();
         let ids: Vec<String> = (0..MOST)
-            .map(|_| {
+            .map(|n| {
                 clock.advance(Duration::from_secs(1));
-                sessions.open([1; 32])
+                sessions.open([u8::try_from(n / MOST_OF_ONE).unwrap(); 32])
             })
             .collect();
         assert!(sessions.find(&ids[0], true).is_some());
         clock.advance(Duration::from_secs(1));
-        sessions.open([2; 32]);
+        sessions.open([99; 32]);
         assert_eq!(sessions.lock().len(), MOST);
         assert!(sessions.find(&ids[0], true).is_some());
         assert!(sessions.find(&ids[1], true).is_none());

@@ -96,3 +96,24 @@ async fn streams_are_few_and_end_with_their_session() {
     moved(&site, read_until(&mut first, "0\r\n\r\n")).await;
     assert_eq!(visitor.get("/live").await.status, 303);
 }
+
+#[tokio::test]
+async fn a_stream_is_no_person_and_takes_nothing_that_was_to_be_said() {
+    let site = Site::new().await;
+    site.world.register("batches/open", "nightly").await;
+    let operation = site.world.operation("batches/open").await.unwrap();
+    let visitor = site.sign_in(TOKEN).await;
+    let here = format!("/operations/{}", operation.id);
+    assert_eq!(
+        visitor.press(&format!("{here}/fetch"), &[]).await.status,
+        303
+    );
+    drop(listen(&visitor).await);
+    visitor.page(&here).await.shows("A fetch is queued");
+
+    // Opened again after hours, with nobody before it.
+    site.world.advance(Duration::from_hours(7));
+    drop(listen(&visitor).await);
+    site.world.advance(Duration::from_hours(6));
+    assert_eq!(visitor.get("/").await.status, 303);
+}
