@@ -115,7 +115,10 @@ try {
     await page.getByRole("status").getByText("counts as arrived").waitFor();
     await stand.operation(name, (o) => o.effects.every((e) => e.state === "done"));
     await at("/");
-    await page.locator("#sentence").getByText("All is well").waitFor();
+    // What was rescued before is told for an hour; the effect is not told any more.
+    const sentence = page.locator("#sentence");
+    await sentence.getByText("no webhook told").waitFor();
+    must(!(await sentence.innerText()).includes("held effect"), "the effect is told still");
   });
 
   let open_;

@@ -217,6 +217,14 @@ pub(super) fn what_to_do(subject: &str) -> &'static str {
             "No delivery was signed with the new secret, or the file of secrets cannot be used: \
              `hookledger webhooks ping`."
         }
+        "webhooks/rescued" => {
+            "See whether deliveries reach this service: address, proxy, the provider's record. It ends \
+             when webhooks have told endings for an hour."
+        }
+        "store/disk" => "Make room on the disk of the ledger, or prune; it ends by itself then.",
+        _ if subject.starts_with("loop/") => {
+            "The log says why it died. A silent one is freed by a restart of the service."
+        }
         _ if subject.starts_with("effect/") => {
             "Mend the receiver, then retry; or ask it, then say how it ended."
         }
@@ -241,6 +249,10 @@ pub(super) fn way_of(subject: &str) -> Option<(String, &'static str)> {
     }
     if let Some(rest) = subject.strip_prefix("effect/") {
         return Some((format!("/effects/{}", id(rest)), "To the effect"));
+    }
+    if subject == "webhooks/rescued" {
+        let path = "/operations?told=rescued".to_owned();
+        return Some((path, "To the rescued operations"));
     }
     (subject == "queue/dead").then(|| ("/queue?state=dead".to_owned(), "To the dead letters"))
 }
@@ -344,6 +356,10 @@ mod tests {
         );
         assert_eq!(way("effect/abc").as_deref(), Some("/effects/abc"));
         assert_eq!(way("queue/dead").as_deref(), Some("/queue?state=dead"));
+        assert_eq!(
+            way("webhooks/rescued").as_deref(),
+            Some("/operations?told=rescued")
+        );
         assert_eq!(way("gemini/key"), None);
     }
 }
