@@ -2,8 +2,8 @@
 //!
 //! A stream sends no data: whatever is shown is asked for by the page's own address, with the checks
 //! of any other request. Ticks follow the store's commits, at most one a second, and one every ten
-//! seconds even so, because ages and plots move on. Streams are bounded in number, for all and for
-//! one session (a browser opens six connections to one host, and the pages need some of them).
+//! seconds even so, because ages and plots move on. Streams are bounded in number, for all, for
+//! one token and for one session (a browser opens six connections to one host, and the pages need some of them).
 //!
 //! Races: a stream ends when a stop begins, so no stop waits for one; when its session ends, at the
 //! next tick. Its place is given back when the answer's body is dropped, however that happens.

@@ -6,8 +6,9 @@
 //! only, the id's digest and the token's digest: whoever reads the memory of sessions can use none.
 //! Which token it was is looked up again at every request, so a token that is withdrawn or narrowed
 //! by a reload ends or narrows its sessions at once. A session ends when it was not used for twelve
-//! hours; a page that only refreshes itself is not in use. When there are too many, the one that was
-//! left alone for the longest gives way.
+//! hours; a page that only refreshes itself is not in use, nor is its stream. When there are too many, of
+//! one token or in all, the one of them that was left alone for the longest gives way: whoever may only
+//! look can sign nobody else out.
 //!
 //! Races: the table has one lock, held for a look-up.
 
