@@ -11,18 +11,16 @@ use super::super::admin::effects::{self as api, EffectParams};
 use super::super::admin::input;
 use super::Desk;
 use super::answer::{Refused, page};
-use super::filters::{self, Asked};
+use super::filters::Asked;
 use super::layout::{Page, Room};
-use super::parts::{Button, ago, badge, empty, pager, time, tone_of_effect};
+use super::listing::{Listing, ROWS};
+use super::parts::{Button, ago, badge, empty, time, tone_of_effect};
 use super::seat::{Order, Seat};
 use super::sign_in::place;
 use crate::base::clock::Timestamp;
 use crate::domain::effect::EffectState;
 use crate::domain::ledger::EffectRecord;
 use crate::store::{EffectFilter, EffectRetry};
-
-/// Rows of a page.
-const ROWS: u32 = 50;
 
 fn filter(asked: &Asked, now: Timestamp) -> Result<EffectFilter, Refusal> {
     let (since, until) = asked.age(now);
@@ -44,40 +42,31 @@ pub(super) async fn list(
     asked: Asked,
 ) -> Result<Response<Body>, Refused> {
     let now = desk.admin.health.now();
-    let rows = match filter(&asked, now) {
-        Err(refusal) => filters::refused(&refusal),
-        Ok(filter) => {
-            let cursor = asked.cursor().and_then(|c| c.parse().ok());
-            let found = desk.admin.store.effects(&filter, cursor, ROWS).await?;
-            html! {
-                @if found.items.is_empty() {
-                    (empty("No effect here.", &html! {
-                        "Effects are planned when an operation ends. Which ones stands in "
-                        code { "[[effects]]" } " of the configuration."
-                    }))
-                } @else {
-                    (table(&seat, &found.items, now))
-                }
-                (pager("/effects", &asked.pairs(), asked.cursor(), found.next_cursor.as_deref()))
-            }
-        }
-    };
-    let fields = html! {
-        (asked.choice("state", "State", &EffectState::ALL.map(EffectState::as_str)))
-        (asked.text("q", "Operation begins", "batches/… or its end"))
-        (asked.text("effect", "Effect", "notify"))
-        (asked.text("cause", "On", "succeeded"))
-        (asked.ages())
-    };
-    let content = Page {
+    let store = &desk.admin.store;
+    let list = Listing {
         seat: &seat,
+        asked: &asked,
         room: Room::Effects,
         title: "Effects",
-        head: html! { h1 { "Effects" } (filters::form("/effects", &asked, &fields)) },
-        live: rows,
-        still: html! {},
+        tabs: html! {},
+        fields: html! {
+            (asked.choice("state", "State", &EffectState::ALL.map(EffectState::as_str)))
+            (asked.text("q", "Operation begins", "batches/… or its end"))
+            (asked.text("effect", "Effect", "notify"))
+            (asked.text("cause", "On", "succeeded"))
+            (asked.ages())
+        },
+        nothing: empty(
+            "No effect here.",
+            &html! {
+                "Effects are planned when an operation ends. Which ones stands in "
+                code { "[[effects]]" } " of the configuration."
+            },
+        ),
     };
-    Ok(page(StatusCode::OK, content.render()))
+    let read = |filter, cursor| async move { store.effects(&filter, cursor, ROWS).await };
+    let rows = |found: &[EffectRecord]| table(&seat, found, now);
+    list.answer(filter(&asked, now), read, rows).await
 }
 
 pub(super) async fn show(

@@ -11,9 +11,10 @@ use super::super::admin::Refusal;
 use super::super::admin::events::{self as api, EventParams};
 use super::super::admin::input;
 use super::answer::{Refused, page};
-use super::filters::{self, Asked};
+use super::filters::Asked;
 use super::layout::{Page, Room};
-use super::parts::{Button, Tone, ago, badge, copied, count, empty, pager, time};
+use super::listing::{Listing, ROWS};
+use super::parts::{Button, Tone, ago, badge, copied, count, empty, time};
 use super::pretty::pretty;
 use super::seat::{Order, Seat};
 use super::{Desk, operations};
@@ -22,9 +23,6 @@ use crate::domain::event::Verdict;
 use crate::domain::ledger::{CapturedEvent, EventRecord};
 use crate::receive::curl;
 use crate::store::EventFilter;
-
-/// Rows of a page.
-const ROWS: u32 = 50;
 
 fn filter(asked: &Asked, now: Timestamp) -> Result<EventFilter, Refusal> {
     let (since, until) = asked.age(now);
@@ -46,40 +44,31 @@ pub(super) async fn list(
     asked: Asked,
 ) -> Result<Response<Body>, Refused> {
     let now = desk.admin.health.now();
-    let rows = match filter(&asked, now) {
-        Err(refusal) => filters::refused(&refusal),
-        Ok(filter) => {
-            let cursor = asked.cursor().and_then(|c| c.parse().ok());
-            let found = desk.admin.store.events(&filter, cursor, ROWS).await?;
-            html! {
-                @if found.items.is_empty() {
-                    (empty("No delivery here.", &html! {
-                        "Give the provider the address of this service: "
-                        code { "hookledger webhooks sync --dry-run" } " shows it, and what differs."
-                    }))
-                } @else {
-                    (table(&found.items, now))
-                }
-                (pager("/events", &asked.pairs(), asked.cursor(), found.next_cursor.as_deref()))
-            }
-        }
-    };
-    let fields = html! {
-        (asked.text("q", "Operation begins", "batches/… or its end"))
-        (asked.text("type", "Type", "batch.succeeded"))
-        (asked.choice("verdict", "Verdict", &["accepted", "ignored"]))
-        (asked.text("source", "Source", "gemini"))
-        (asked.ages())
-    };
-    let content = Page {
+    let store = &desk.admin.store;
+    let list = Listing {
         seat: &seat,
+        asked: &asked,
         room: Room::Events,
         title: "Events",
-        head: html! { h1 { "Events" } (filters::form("/events", &asked, &fields)) },
-        live: rows,
-        still: html! {},
+        tabs: html! {},
+        fields: html! {
+            (asked.text("q", "Operation begins", "batches/… or its end"))
+            (asked.text("type", "Type", "batch.succeeded"))
+            (asked.choice("verdict", "Verdict", &["accepted", "ignored"]))
+            (asked.text("source", "Source", "gemini"))
+            (asked.ages())
+        },
+        nothing: empty(
+            "No delivery here.",
+            &html! {
+                "Give the provider the address of this service: "
+                code { "hookledger webhooks sync --dry-run" } " shows it, and what differs."
+            },
+        ),
     };
-    Ok(page(StatusCode::OK, content.render()))
+    let read = |filter, cursor| async move { store.events(&filter, cursor, ROWS).await };
+    let rows = |found: &[EventRecord]| table(found, now);
+    list.answer(filter(&asked, now), read, rows).await
 }
 
 fn verdict(one: &EventRecord) -> Markup {

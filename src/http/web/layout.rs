@@ -35,6 +35,11 @@ impl Room {
         Self::Settings,
     ];
 
+    /// Where it is.
+    pub(super) const fn path(self) -> &'static str {
+        self.place().0
+    }
+
     const fn place(self) -> (&'static str, &'static str) {
         match self {
             Self::Overview => ("/", "Overview"),

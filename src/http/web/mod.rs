@@ -20,6 +20,7 @@ mod effects;
 mod events;
 mod filters;
 mod layout;
+mod listing;
 mod live;
 mod operation;
 mod operations;

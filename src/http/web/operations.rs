@@ -2,26 +2,24 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use http::{Response, StatusCode};
+use http::Response;
 use maud::{Markup, html};
 use url::form_urlencoded;
 
 use super::super::admin::Refusal;
 use super::super::admin::operations::{self as api, OperationParams};
 use super::Desk;
-use super::answer::{Refused, page, see_other};
-use super::filters::{self, Asked};
-use super::layout::{Page, Room};
-use super::parts::{Tone, ago, badge, empty, pager, span, time, tone_of_operation};
+use super::answer::{Refused, see_other};
+use super::filters::Asked;
+use super::layout::Room;
+use super::listing::{Listing, ROWS};
+use super::parts::{Tone, ago, badge, empty, span, time, tone_of_operation};
 use super::seat::Seat;
 use crate::base::clock::Timestamp;
 use crate::domain::ledger::{EventRecord, Operation, Told};
 use crate::domain::operation::{Kind, OperationState};
 use crate::domain::work::Reason;
 use crate::store::{EventFilter, OperationFilter, Reader, StoreError};
-
-/// Rows of a page.
-const ROWS: u32 = 50;
 
 fn filter(asked: &Asked, now: Timestamp) -> Result<OperationFilter, Refusal> {
     let (since, until) = asked.age(now);
@@ -40,8 +38,8 @@ fn filter(asked: &Asked, now: Timestamp) -> Result<OperationFilter, Refusal> {
     params.filter()
 }
 
-fn form(asked: &Asked) -> Markup {
-    let fields = html! {
+fn fields(asked: &Asked) -> Markup {
+    html! {
         (asked.text("q", "Name begins", "batches/… or its end"))
         (asked.choice("state", "State", &OperationState::ALL.map(OperationState::as_str)))
         (asked.choice("kind", "Kind", &Kind::ALL.map(Kind::as_str)))
@@ -50,8 +48,7 @@ fn form(asked: &Asked) -> Markup {
         (asked.choice("told", "Webhook", &Told::ALL.map(Told::as_str)))
         (asked.choice("overdue", "Overdue", &["true", "false"]))
         (asked.ages())
-    };
-    filters::form("/operations", asked, &fields)
+    }
 }
 
 pub(super) async fn list(
@@ -60,26 +57,19 @@ pub(super) async fn list(
     asked: Asked,
 ) -> Result<Response<Body>, Refused> {
     let now = desk.admin.health.now();
-    let rows = match filter(&asked, now) {
-        Err(refusal) => filters::refused(&refusal),
-        Ok(filter) => {
-            let cursor = asked.cursor().and_then(|c| c.parse().ok());
-            let found = desk.admin.store.operations(&filter, cursor, ROWS).await?;
-            html! {
-                @if found.items.is_empty() { (nothing(&asked)) } @else { (table(&found.items, now, true)) }
-                (pager("/operations", &asked.pairs(), asked.cursor(), found.next_cursor.as_deref()))
-            }
-        }
-    };
-    let content = Page {
+    let store = &desk.admin.store;
+    let list = Listing {
         seat: &seat,
+        asked: &asked,
         room: Room::Operations,
         title: "Operations",
-        head: html! { h1 { "Operations" } (form(&asked)) },
-        live: rows,
-        still: html! {},
+        tabs: html! {},
+        fields: fields(&asked),
+        nothing: nothing(&asked),
     };
-    Ok(page(StatusCode::OK, content.render()))
+    let read = |filter, cursor| async move { store.operations(&filter, cursor, ROWS).await };
+    let rows = |found: &[Operation]| table(found, now, true);
+    list.answer(filter(&asked, now), read, rows).await
 }
 
 fn nothing(asked: &Asked) -> Markup {

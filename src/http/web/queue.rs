@@ -9,9 +9,10 @@ use super::super::admin::Refusal;
 use super::super::admin::queue::QueueParams;
 use super::Desk;
 use super::answer::{Refused, page};
-use super::filters::{self, Asked};
+use super::filters::Asked;
 use super::layout::{Page, Room};
-use super::parts::{Button, ago, badge, count, empty, pager, time, tone_of_work};
+use super::listing::{Listing, ROWS};
+use super::parts::{Button, ago, badge, count, empty, time, tone_of_work};
 use super::seat::{Order, Seat};
 use super::{operations, sign_in};
 use crate::base::clock::Timestamp;
@@ -19,8 +20,6 @@ use crate::domain::ledger::WorkRecord;
 use crate::domain::work::{Reason, WorkState};
 use crate::store::{StoreError, WorkFilter};
 
-/// Rows of a page.
-const ROWS: u32 = 50;
 /// Dead letters shown before all are put back.
 const SHOWN: u32 = 10;
 
@@ -50,42 +49,29 @@ pub(super) async fn list(
 ) -> Result<Response<Body>, Refused> {
     let now = desk.admin.health.now();
     let dead = asked.get("state").as_deref() == Some("dead");
-    let rows = match filter(&asked, now) {
-        Err(refusal) => filters::refused(&refusal),
-        Ok(filter) => {
-            let cursor = asked.cursor().and_then(|c| c.parse().ok());
-            let found = desk.admin.store.work_items(&filter, cursor, ROWS).await?;
-            html! {
-                @if found.items.is_empty() {
-                    (nothing(dead))
-                } @else {
-                    @if dead { p { a.button #all href=(all(&asked)) { "Retry all dead letters" } } }
-                    (table(&seat, &found.items, now))
-                }
-                (pager("/queue", &asked.pairs(), asked.cursor(), found.next_cursor.as_deref()))
-            }
+    let store = &desk.admin.store;
+    let list = Listing {
+        seat: &seat,
+        asked: &asked,
+        room: Room::Queue,
+        title: if dead { "Dead letters" } else { "Queue" },
+        tabs: tabs(&asked),
+        fields: html! {
+            (asked.choice("state", "State", &WorkState::ALL.map(WorkState::as_str)))
+            (asked.choice("reason", "Why", &Reason::ALL.map(Reason::as_str)))
+            (asked.text("q", "Operation begins", "batches/… or its end"))
+            (asked.ages())
+        },
+        nothing: nothing(dead),
+    };
+    let read = |filter, cursor| async move { store.work_items(&filter, cursor, ROWS).await };
+    let rows = |found: &[WorkRecord]| {
+        html! {
+            @if dead { p { a.button #all href=(all(&asked)) { "Retry all dead letters" } } }
+            (table(&seat, found, now))
         }
     };
-    let fields = html! {
-        (asked.choice("state", "State", &WorkState::ALL.map(WorkState::as_str)))
-        (asked.choice("reason", "Why", &Reason::ALL.map(Reason::as_str)))
-        (asked.text("q", "Operation begins", "batches/… or its end"))
-        (asked.ages())
-    };
-    let title = if dead { "Dead letters" } else { "Queue" };
-    let content = Page {
-        seat: &seat,
-        room: Room::Queue,
-        title,
-        head: html! {
-            h1 { (title) }
-            (tabs(&asked))
-            (filters::form("/queue", &asked, &fields))
-        },
-        live: rows,
-        still: html! {},
-    };
-    Ok(page(StatusCode::OK, content.render()))
+    list.answer(filter(&asked, now), read, rows).await
 }
 
 /// The way to the confirmation, with the filters along.
