@@ -314,6 +314,11 @@ impl Simulator {
         self.seen().all()
     }
 
+    /// How many requests the API has seen, those that are not remembered any more too.
+    pub fn asked(&self) -> u64 {
+        self.seen().count()
+    }
+
     /// Every webhook there is or was (bounded to the last 10,000), oldest first.
     pub fn deliveries(&self) -> Vec<DeliveryReport> {
         let model = self.model();

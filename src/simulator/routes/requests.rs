@@ -21,14 +21,18 @@ pub struct SeenRequest {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct RequestLog(VecDeque<SeenRequest>);
+pub(crate) struct RequestLog {
+    last: VecDeque<SeenRequest>,
+    count: u64,
+}
 
 impl RequestLog {
     pub(crate) fn note(&mut self, method: &str, path: &str, at: Timestamp) {
-        if self.0.len() >= REMEMBERED {
-            self.0.pop_front();
+        self.count += 1;
+        if self.last.len() >= REMEMBERED {
+            self.last.pop_front();
         }
-        self.0.push_back(SeenRequest {
+        self.last.push_back(SeenRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             at,
@@ -36,6 +40,11 @@ impl RequestLog {
     }
 
     pub(crate) fn all(&self) -> Vec<SeenRequest> {
-        self.0.iter().cloned().collect()
+        self.last.iter().cloned().collect()
+    }
+
+    /// How many there were, the forgotten ones too.
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
     }
 }
