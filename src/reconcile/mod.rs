@@ -181,9 +181,11 @@ impl Reconciler {
         let dead = self.store.dead_items().await?;
         let planner = Arc::clone(&self.planner);
         if dead > 0 {
-            let summary = format!(
-                "{dead} work item(s) were given up; see `hookledger queue list --state dead`"
-            );
+            let were = match dead {
+                1 => "1 work item was".to_owned(),
+                more => format!("{more} work items were"),
+            };
+            let summary = format!("{were} given up; see `hookledger queue list --state dead`");
             self.store
                 .open_alert(DEAD_ALERT.to_owned(), summary, planner)
                 .await?;

@@ -141,7 +141,6 @@ impl Seen {
         let g = self.gauges.unwrap_or_default();
         let due = g.oldest_due.filter(|due| *due <= self.now);
         let rate = self.plots.first().map_or(0.0, Plot::last);
-        let bad = g.effects_dead + g.effects_held;
         html! {
             (tile("Receiving", &html! { (figure(rate)) small { " a minute" } }, Tone::Plain, &html! {
                 @match &self.last_event {
@@ -161,9 +160,7 @@ impl Seen {
             (tile("Rescued, no webhook", &html! { (self.rescued) }, watch(self.rescued), &html! {
                 "in 24 hours"
             }))
-            (tile("Effects", &html! { (g.effects_open) small { " on their way" } }, if bad > 0 { Tone::Bad } else { watch(g.effects_ambiguous) }, &html! {
-                (g.effects_dead) " dead, " (g.effects_held) " held, " (g.effects_ambiguous) " ambiguous"
-            }))
+            (effects_tile(&g))
             (self.subscription_tile())
         }
     }
@@ -207,6 +204,22 @@ fn tile(name: &str, value: &Markup, tone: Tone, note: &Markup) -> Markup {
             p.note { (note) }
         }
     }
+}
+
+/// In large what somebody must decide on; only if there is nothing of that, what goes on by itself.
+fn effects_tile(g: &Gauges) -> Markup {
+    let waiting = g.effects_dead + g.effects_held;
+    if waiting == 0 {
+        let note = html! { (g.effects_ambiguous) " ambiguous, none dead or held" };
+        let value = html! { (g.effects_open) small { " on their way" } };
+        return tile("Effects", &value, watch(g.effects_ambiguous), &note);
+    }
+    let value =
+        html! { (waiting) small { @if waiting == 1 { " waits" } @else { " wait" } " for you" } };
+    let note = html! {
+        (g.effects_dead) " dead, " (g.effects_held) " held; " (g.effects_open) " on their way"
+    };
+    tile("Effects", &value, Tone::Bad, &note)
 }
 
 fn concern(one: &Concern) -> Markup {

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::Desk;
 use super::answer::{Refused, page};
 use super::layout::{Page, Room};
-use super::parts::empty;
+use super::parts::{count, empty};
 use super::seat::Seat;
-use crate::config::Effective;
+use crate::config::{Effective, Entry, Origin};
 
 pub(super) async fn show(State(desk): State<Desk>, seat: Seat) -> Result<Response<Body>, Refused> {
     let effective = desk.web.effective.get();
@@ -25,7 +25,7 @@ pub(super) async fn show(State(desk): State<Desk>, seat: Seat) -> Result<Respons
         },
         live: html! {},
         still: match &*effective {
-            Some(effective) => table(effective),
+            Some(effective) => tables(effective),
             None => empty(
                 "Not known yet.",
                 &html! { "The service has only just started. Load the page again." },
@@ -35,18 +35,36 @@ pub(super) async fn show(State(desk): State<Desk>, seat: Seat) -> Result<Respons
     Ok(page(StatusCode::OK, content.render()))
 }
 
-fn table(effective: &Effective) -> Markup {
+/// What somebody has set stands first: it is what one comes to see.
+fn tables(effective: &Effective) -> Markup {
+    let (left, set): (Vec<_>, Vec<_>) = effective
+        .entries()
+        .iter()
+        .partition(|one| one.origin == Origin::Default);
+    html! {
+        @if !set.is_empty() {
+            h2 { "Set here" }
+            (table(&set, true))
+        }
+        details open[set.is_empty()] {
+            summary { "As they came: " (count(left.len() as u64, "key", "keys")) }
+            (table(&left, false))
+        }
+    }
+}
+
+/// `from` has room for where each was set.
+fn table(entries: &[&Entry], from: bool) -> Markup {
     html! {
         div.scroll {
             table.cards.settings {
-                thead { tr { th { "Key" } th { "Value" } th { "Set by" } } }
+                thead { tr { th { "Key" } th { "Value" } @if from { th { "Set by" } } } }
                 tbody {
-                    @for one in effective.entries() {
-                        @let from = one.origin.to_string();
-                        tr.set[from != "default"] {
+                    @for one in entries {
+                        tr {
                             td.wide { code { (one.key) } }
                             td data-label="Value" { code { (shown(&one.value)) } }
-                            td data-label="Set by" { (from) }
+                            @if from { td data-label="Set by" { (one.origin.to_string()) } }
                         }
                     }
                 }

@@ -103,7 +103,7 @@ async fn alerts_and_effects_are_listed() {
         alerts,
         json!({"alerts": [{
             "subject": "queue/dead",
-            "summary": "2 work item(s) were given up",
+            "summary": "2 work items were given up",
             "opened_at": crate::support::NOON,
             "recovered_at": null,
         }]})

@@ -182,7 +182,7 @@ impl Api {
     async fn alert(&self) -> Uuid {
         let planner = Arc::clone(&self.world.planner);
         let subject = "queue/dead".to_owned();
-        let summary = "2 work item(s) were given up".to_owned();
+        let summary = "2 work items were given up".to_owned();
         let opened = self
             .world
             .base
