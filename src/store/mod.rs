@@ -260,6 +260,12 @@ impl Store {
         )
     }
 
+    /// Sets of results and receipts that failed, so that each of them was tried alone.
+    pub fn sets_undone(&self) -> u64 {
+        let undone = &self.writer.counters().sets_undone;
+        undone.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Says that a patient write is on its way, until what this answers is dropped: those that are there
     /// wait for it a moment, to share their commit with it.
     pub fn write_coming(&self) -> Coming {

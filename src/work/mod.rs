@@ -2,7 +2,8 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `step` | the worker: claim what is due, look, write down; and its loop |
+//! | `step` | the worker: claim what is due, look; and its loop |
+//! | `write_down` | the end of a look: written, then told |
 //! | `look` | one item: resolve what it names, ask the API, decide |
 //! | `decide` | pure: what an answer or a fault means |
 //! | `gate` | when nobody may ask the API at all |
@@ -25,6 +26,7 @@ mod slots;
 pub mod step;
 mod tell;
 mod turns;
+mod write_down;
 
 pub use gate::Fetching;
 pub use policy::Policy;

@@ -22,13 +22,12 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
 
+use super::SAFETY_POLL;
 use super::gate::{Fetching, Gate, Pass};
-use super::look::{Looker, Plan};
+use super::look::Looker;
 use super::policy::Policy;
 use super::slots::{Slot, Slots, count};
-use super::tell::{tell, tell_lag};
 use super::turns::{AGAIN, TakesTurns, Turn, until_stopped};
-use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
@@ -37,7 +36,7 @@ use crate::domain::fault::Fault;
 use crate::domain::ledger::{Lease, PlanEffects};
 use crate::domain::work::Outcome;
 use crate::gemini::GeminiApi;
-use crate::store::{Applied, Close, Look, Room, Store, StoreError, Subject, WorkFailure};
+use crate::store::{Close, Room, Store, StoreError, WorkFailure};
 use crate::telemetry::metrics;
 
 /// The subject of the alert about a refused key.
@@ -59,17 +58,17 @@ pub enum ItemEnd {
 /// Claims work items and carries them to their end.
 #[derive(Debug)]
 pub struct Worker {
-    store: Store,
+    pub(super) store: Store,
     api: Arc<dyn GeminiApi>,
-    planner: Arc<dyn PlanEffects>,
-    clock: Arc<dyn Clock>,
-    ids: Arc<dyn Ids>,
+    pub(super) planner: Arc<dyn PlanEffects>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) ids: Arc<dyn Ids>,
     policy: Policy,
-    gate: Gate,
+    pub(super) gate: Gate,
     /// Whether the gate knows what the process before knew of the key.
     remembered: AtomicBool,
     slots: Arc<Slots>,
-    lease: Duration,
+    pub(super) lease: Duration,
 }
 
 impl Worker {
@@ -265,74 +264,6 @@ impl Worker {
                 // One failed renewal leaves two thirds of the lease.
                 Err(error) => tracing::warn!(%error, "could not renew a lease; trying again"),
             }
-        }
-    }
-
-    async fn write_down(&self, lease: &Lease, plan: Plan) -> Result<ItemEnd, StoreError> {
-        let end = match &plan.close {
-            Close::Done(outcome) => ItemEnd::Done(*outcome),
-            Close::Again(..) | Close::Release => ItemEnd::Again,
-        };
-        let dead = matches!(&plan.close,
-            Close::Again(failure, cap) if failure.charged && lease.attempts >= *cap);
-        let adopts = plan
-            .looks
-            .iter()
-            .any(|l| matches!(l.subject, Subject::Found { .. }));
-        let applied = self.finish(lease, plan.looks, plan.close).await?;
-        failpoint!("fp-w5", if applied.iter().any(|one| matches!(one, Applied::Settled(_))));
-        for one in &applied {
-            tell(lease.reason, one);
-            if let Applied::Settled(operation) = one {
-                tell_lag(lease.reason, operation, &plan.ended);
-            }
-        }
-        match end {
-            ItemEnd::Done(outcome) => metrics::work_closed(lease.reason.as_str(), outcome.as_str()),
-            _ if dead => metrics::dead_letter(),
-            _ => {}
-        }
-        if adopts
-            && applied
-                .iter()
-                .any(|one| one.record().is_some_and(|o| !o.registered))
-        {
-            metrics::adopted();
-        }
-        if let Some(what) = plan.key_refused
-            && self.gate.refuse(self.clock.monotonic(), self.ids.unit())
-        {
-            let summary = format!("the API refuses the key, so nothing is fetched: {what}");
-            let planner = Arc::clone(&self.planner);
-            self.store
-                .open_alert(KEY_ALERT.to_owned(), summary, planner)
-                .await?;
-        }
-        Ok(end)
-    }
-
-    /// Writes what was learned, again and again while the disk is full or somebody else holds the
-    /// file: that is an outage and costs neither the answer nor an attempt. Meanwhile nothing can be
-    /// claimed, for a claim is a write too. A lease that runs out before the writer comes back is
-    /// somebody else's, and the fence says so.
-    async fn finish(
-        &self,
-        lease: &Lease,
-        looks: Vec<Look>,
-        close: Close,
-    ) -> Result<Vec<Applied>, StoreError> {
-        loop {
-            let planner = Arc::clone(&self.planner);
-            let (looks, close) = (looks.clone(), close.clone());
-            match self.store.finish_looks(lease, looks, close, planner).await {
-                Err(error) if error.is_passing() => {
-                    tracing::warn!(operation = lease.raw, %error, "could not write down a look yet");
-                }
-                end => return end,
-            }
-            self.clock.sleep(WRITE_AGAIN).await;
-            // As good as it goes: the next write is fenced all the same.
-            drop(self.store.renew(lease, self.lease).await);
         }
     }
 

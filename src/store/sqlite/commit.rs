@@ -2,20 +2,19 @@
 //! after its commit. See `write` for the design and its races.
 
 use std::fs::File;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures_util::FutureExt;
 use sqlx::{Connection as _, SqliteConnection};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::error::StoreError;
 use super::deliveries;
-use super::write::{Answer, Arriving, Counters, Lane, PATIENCE, Write};
+use super::sets::{AsSet, Waiting, caught};
+use super::write::{Answer, Arriving, Counters, Lane, PATIENCE, Run, Work, Write};
 use crate::base::clock::Clock;
 use crate::base::failpoint::failpoint;
-use crate::base::shutdown::{Shutdown, panic_text};
+use crate::base::shutdown::Shutdown;
 use crate::telemetry::metrics;
 
 /// Most deliveries in one commit: bounds how long the first of them waits.
@@ -68,6 +67,17 @@ impl Group {
     fn is_quiet(&self) -> bool {
         self.deliveries.is_empty() && self.writes.iter().all(|w| w.lane == Lane::Front)
     }
+}
+
+/// The transaction that is open.
+#[derive(Default)]
+struct Open {
+    /// Whom to answer after its commit.
+    answers: Vec<Answer>,
+    /// Whether something ran in the savepoint.
+    used: bool,
+    /// Why it is gone.
+    lost: Option<StoreError>,
 }
 
 impl Task {
@@ -158,39 +168,27 @@ impl Task {
         }
         let quiet = group.is_quiet();
         let count = u32::try_from(group.writes.len() + group.deliveries.len()).unwrap_or(u32::MAX);
-        let mut answers: Vec<Answer> = Vec::new();
-        let (mut lost, mut untouched) = (None, true);
+        let mut open = Open::default();
+        let (mut finished, mut receipts, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for write in group.writes {
-            if !std::mem::take(&mut untouched) && lost.is_none() {
-                lost = execute(&mut self.connection, NEXT).await.err();
+            match write.work {
+                Work::Finish(waiting) => finished.push(waiting),
+                Work::Receipt(waiting) => receipts.push(waiting),
+                // A renewal comes before the end that it is to make possible.
+                Work::Own(run, refuse) if write.lane == Lane::Front => {
+                    self.run_own(&mut open, write.name, run, refuse).await;
+                }
+                Work::Own(run, refuse) => others.push((write.name, run, refuse)),
             }
-            if let Some(error) = &lost {
-                drop(write.refuse.send(StoreError::clone(error)));
-                continue;
-            }
-            match self.run_one(write).await {
-                Ok(answer) => answers.push(answer),
-                Err(error) => lost = Some(error),
-            }
+        }
+        self.run_set(&mut open, finished).await;
+        self.run_set(&mut open, receipts).await;
+        for (name, run, refuse) in others {
+            self.run_own(&mut open, name, run, refuse).await;
         }
         let size = group.deliveries.len();
-        if size > 0 && !untouched && lost.is_none() {
-            lost = execute(&mut self.connection, NEXT).await.err();
-        }
-        if size > 0 && lost.is_none() {
-            match self.insert(group.deliveries).await {
-                Ok(more) => answers.extend(more),
-                Err(error) => lost = Some(error),
-            }
-        } else {
-            refuse(
-                Group {
-                    writes: Vec::new(),
-                    deliveries: group.deliveries,
-                },
-                lost.as_ref().unwrap_or(&StoreError::Busy),
-            );
-        }
+        self.insert(&mut open, group.deliveries).await;
+        let Open { answers, lost, .. } = open;
         failpoint!("fp-in2", if size > 0);
         let end = match lost {
             None => self.commit_now(count).await,
@@ -222,74 +220,130 @@ impl Task {
         Ok(())
     }
 
-    /// Runs one write in the savepoint that is open. An error means that the whole transaction is gone.
-    async fn run_one(&mut self, write: Write) -> Result<Answer, StoreError> {
-        let run = AssertUnwindSafe((write.run)(&mut self.connection));
-        let (keep, answer) = match run.catch_unwind().await {
-            Ok(done) => done,
-            Err(panic) => {
-                let panic = panic_text(&*panic);
-                tracing::error!(
-                    write = write.name,
-                    panic,
-                    "a write panicked and was rolled back"
-                );
-                let refuse = write.refuse;
-                let answer: Answer = Box::new(move |_| {
-                    drop(refuse.send(StoreError::Database("the write panicked".to_owned())));
-                });
-                (Err(StoreError::Busy), answer)
-            }
-        };
-        if let Err(error) = keep {
-            if matches!(error, StoreError::Broken(_)) {
-                self.note(&error);
-            }
-            if execute(&mut self.connection, "ROLLBACK TO one")
-                .await
-                .is_err()
-            {
-                // The savepoint is gone, and the transaction with it: a full disk ends it by itself.
-                // What did it is what everybody in it is told.
-                answer(Err(error.clone()));
-                return Err(error);
-            }
+    /// Makes a savepoint for what comes next. False when the transaction is gone.
+    async fn begin_next(&mut self, open: &mut Open) -> bool {
+        if std::mem::replace(&mut open.used, true) && open.lost.is_none() {
+            open.lost = execute(&mut self.connection, NEXT).await.err();
         }
-        Ok(answer)
+        open.lost.is_none()
     }
 
-    async fn insert(&mut self, arriving: Vec<Arriving>) -> Result<Vec<Answer>, StoreError> {
+    /// Undoes what was written since, because of `why`.
+    async fn undo(&mut self, open: &mut Open, why: &StoreError) {
+        if matches!(why, StoreError::Broken(_)) {
+            self.note(why);
+        }
+        if execute(&mut self.connection, "ROLLBACK TO one")
+            .await
+            .is_err()
+        {
+            // The savepoint is gone, and the transaction with it: a full disk ends it by itself.
+            // What did it is what everybody in it is told.
+            open.lost = Some(why.clone());
+        }
+    }
+
+    /// Runs one write in a savepoint of its own.
+    async fn run_own(
+        &mut self,
+        open: &mut Open,
+        name: &'static str,
+        run: Run,
+        refuse: oneshot::Sender<StoreError>,
+    ) {
+        if !self.begin_next(open).await {
+            drop(refuse.send(open.lost.clone().unwrap_or(StoreError::Busy)));
+            return;
+        }
+        let done = caught(name, async { Ok(run(&mut self.connection).await) }).await;
+        let (keep, answer) = done.unwrap_or_else(|panicked| {
+            let why = panicked.clone();
+            let answer: Answer = Box::new(move |_| drop(refuse.send(why)));
+            (Err(panicked), answer)
+        });
+        if let Err(error) = keep {
+            self.undo(open, &error).await;
+        }
+        open.answers.push(answer);
+    }
+
+    /// Writes a set together; and alone whom it leaves out, or all of them when it fails.
+    async fn run_set<S: AsSet>(&mut self, open: &mut Open, waiting: Vec<Waiting<S>>) {
+        let (set, askers): (Vec<S>, Vec<_>) =
+            waiting.into_iter().map(|w| (w.item, w.answer)).unzip();
+        let mut said = Vec::new();
+        if !set.is_empty() && self.begin_next(open).await {
+            match caught(S::NAME, S::together(&mut self.connection, &set)).await {
+                Ok(all) => said = all,
+                Err(error) => {
+                    self.counters.sets_undone.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(write = S::NAME, %error, "a set could not be written; each is tried alone");
+                    self.undo(open, &error).await;
+                }
+            }
+        }
+        said.resize_with(set.len(), || None);
+        for ((item, asker), said) in set.iter().zip(askers).zip(said) {
+            let said = match said {
+                Some(said) => said,
+                None => self.run_alone(open, item).await,
+            };
+            open.answers.push(Box::new(move |commit| {
+                // The caller may be gone; the write is committed all the same.
+                drop(asker.send(commit.and(said)));
+            }));
+        }
+    }
+
+    async fn run_alone<S: AsSet>(
+        &mut self,
+        open: &mut Open,
+        item: &S,
+    ) -> Result<S::Said, StoreError> {
+        if !self.begin_next(open).await {
+            return Err(open.lost.clone().unwrap_or(StoreError::Busy));
+        }
+        let said = caught(S::NAME, item.alone(&mut self.connection)).await;
+        if let Err(error) = &said {
+            self.undo(open, error).await;
+        }
+        said
+    }
+
+    async fn insert(&mut self, open: &mut Open, arriving: Vec<Arriving>) {
+        if arriving.is_empty() {
+            return;
+        }
         let (deliveries, askers): (Vec<_>, Vec<_>) = arriving
             .into_iter()
             .map(|a| (a.delivery, (a.answer, a.room)))
             .unzip();
-        let result = deliveries::insert(&mut self.connection, &deliveries).await;
-        let answers: Vec<Answer> = match result {
-            Ok(received) => askers
-                .into_iter()
-                .zip(received)
-                .map(|((asker, room), received)| -> Answer {
-                    Box::new(move |commit| {
+        let result = if self.begin_next(open).await {
+            deliveries::insert(&mut self.connection, &deliveries).await
+        } else {
+            Err(open.lost.clone().unwrap_or(StoreError::Busy))
+        };
+        match result {
+            Ok(received) => {
+                for ((asker, room), received) in askers.into_iter().zip(received) {
+                    open.answers.push(Box::new(move |commit| {
                         drop(asker.send(commit.map(|()| received)));
                         drop(room);
-                    })
-                })
-                .collect(),
+                    }));
+                }
+            }
             Err(error) => {
                 for (asker, _) in askers {
                     drop(asker.send(Err(error.clone())));
                 }
-                if execute(&mut self.connection, "ROLLBACK TO one")
-                    .await
-                    .is_err()
-                {
-                    return Err(error);
+                if open.lost.is_none() {
+                    self.undo(open, &error).await;
                 }
-                self.note(&error);
-                Vec::new()
+                if !matches!(error, StoreError::Broken(_)) {
+                    self.note(&error);
+                }
             }
-        };
-        Ok(answers)
+        }
     }
 
     fn note(&self, error: &StoreError) {
@@ -306,7 +360,7 @@ impl Task {
 
 fn refuse(group: Group, error: &StoreError) {
     for write in group.writes {
-        drop(write.refuse.send(error.clone()));
+        write.work.refuse(error);
     }
     for arriving in group.deliveries {
         drop(arriving.answer.send(Err(error.clone())));

@@ -99,56 +99,6 @@ impl Store {
             .await
     }
 
-    /// Writes the receipt of an attempt. Answers the state the effect is in now.
-    pub async fn end_send(
-        &self,
-        sent: &LeasedEffect,
-        end: EffectEnd,
-        planner: Arc<dyn PlanEffects>,
-    ) -> Result<EffectState, StoreError> {
-        let (now, ids) = (self.clock.now(), Arc::clone(&self.ids));
-        let (record, epoch) = (sent.record.clone(), sent.epoch);
-        self.writer
-            .write("end send", Lane::Patient, move |connection| {
-                Box::pin(async move {
-                    let (state, at, why) = fate(&end, record.give_up_at, now);
-                    let finished = matches!(state, EffectState::Done | EffectState::Dead);
-                    let done = sqlx::query(
-                        "UPDATE effects SET state = ?3, next_attempt_at_ms = ?4, last_error = ?5, \
-                         finished_at_ms = ?6, lease_until_ms = NULL \
-                         WHERE id = ?1 AND state = 'sending' AND lease_epoch = ?2",
-                    )
-                    .bind(record.id.to_string())
-                    .bind(epoch)
-                    .bind(state.as_str())
-                    .bind(at.as_millis())
-                    .bind(why.as_deref())
-                    .bind(finished.then_some(now.as_millis()))
-                    .execute(&mut *connection)
-                    .await?;
-                    fenced("effects", &record.id, done.rows_affected())?;
-                    // An alert that cannot be delivered must not raise an alert about itself.
-                    if record.operation_id.is_some() {
-                        let subject = format!("effect/{}", record.id);
-                        if matches!(state, EffectState::Dead | EffectState::Held) {
-                            let summary = format!(
-                                "effect {} of {} is {state}: {}",
-                                record.effect,
-                                record.operation_name.as_ref().map_or("?", |n| n.as_str()),
-                                why.as_deref().unwrap_or("no reason given"),
-                            );
-                            alerts::open(connection, &subject, &summary, now, &*planner, &*ids)
-                                .await?;
-                        } else if state == EffectState::Done {
-                            alerts::recover(connection, &subject, now, &*planner, &*ids).await?;
-                        }
-                    }
-                    Ok(state)
-                })
-            })
-            .await
-    }
-
     /// Frees sends whose lease ran out (`all` at start-up): each is ambiguous now, and what its
     /// policy says happens. `policies` knows the configured effects; one that is no longer
     /// configured waits for a person.
@@ -251,7 +201,7 @@ impl Reader {
 }
 
 /// Where an attempt's end puts the effect, when it is due again, and why.
-fn fate(
+pub(super) fn fate(
     end: &EffectEnd,
     give_up_at: Timestamp,
     now: Timestamp,

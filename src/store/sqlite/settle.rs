@@ -1,7 +1,7 @@
 //! Writing down what a look at the API found.
 //!
-//! One transaction per work item: the ledger's transition, its history, the outbox rows, the alerts
-//! it opens or ends, and the item's own end. Either all of it is on disk or the item is still leased
+//! Together or not at all: the ledger's transition, its history, the outbox rows, the alerts it opens or
+//! ends, and, in `finish`, the item's own end. Either all of it is on disk or the item is still leased
 //! and will be looked at again, which is harmless.
 //!
 //! Races: two items may look at one operation at the same time (an event arrived during a fetch).
@@ -9,60 +9,42 @@
 //! nothing; a trigger in the schema refuses whatever would slip past that. A worker whose lease was
 //! lost is refused at the item's end and its whole transaction rolls back.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
-use super::super::Store;
 use super::super::error::StoreError;
-use super::super::{Applied, Change, Close, Look, Settlement, Subject};
+use super::super::{Applied, Change, Look, Settlement, Subject};
 use super::ledger::{self, Insert, by_id, by_name, find, log, name_hash};
-use super::queue::end_lease;
 use super::register;
 use super::unsettled::{close, flag, neither, not_found, running};
-use super::write::Lane;
 use super::{alerts, outbox};
 use crate::base::clock::Timestamp;
 use crate::base::failpoint::failpoint;
 use crate::base::ids::Ids;
 use crate::domain::effect::Trigger;
-use crate::domain::ledger::{Lease, Operation, PlanEffects, Told};
+use crate::domain::ledger::{Operation, PlanEffects, Told};
 use crate::domain::operation::{JobKind, OperationState};
 use crate::domain::work::Reason;
 
-impl Store {
-    /// Writes the looks that one work item led to, and ends the item.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] when the lease was lost: nothing was written.
-    pub async fn finish_looks(
-        &self,
-        lease: &Lease,
-        looks: Vec<Look>,
-        close: Close,
-        planner: Arc<dyn PlanEffects>,
-    ) -> Result<Vec<Applied>, StoreError> {
-        let (now, ids, lease) = (self.clock.now(), Arc::clone(&self.ids), lease.clone());
-        self.writer
-            .write("finish look", Lane::Patient, move |connection| {
-                Box::pin(async move {
-                    // The fence comes first: a worker that lost its lease writes nothing at all.
-                    end_lease(connection, &lease, &close, now).await?;
-                    // A short id that means two operations says nothing about which one was reserved.
-                    if let (Some(reserved), [look]) = (lease.reservation, looks.as_slice()) {
-                        bind_adopted(connection, reserved, look, now, &*planner, &*ids).await?;
-                    }
-                    let mut applied = Vec::with_capacity(looks.len());
-                    for look in looks {
-                        applied.push(apply(connection, look, now, &*planner, &*ids).await?);
-                    }
-                    Ok(applied)
-                })
-            })
-            .await
+/// Writes the looks of an item whose lease has been ended.
+pub(super) async fn write_down(
+    connection: &mut SqliteConnection,
+    reservation: Option<Uuid>,
+    looks: &[Look],
+    now: Timestamp,
+    planner: &dyn PlanEffects,
+    ids: &dyn Ids,
+) -> Result<Vec<Applied>, StoreError> {
+    // A short id that means two operations says nothing about which one was reserved.
+    if let (Some(reserved), [look]) = (reservation, looks) {
+        bind_adopted(connection, reserved, look, now, planner, ids).await?;
     }
+    let mut applied = Vec::with_capacity(looks.len());
+    for look in looks {
+        applied.push(apply(connection, look, now, planner, ids).await?);
+    }
+    Ok(applied)
 }
 
 /// A delivery by a reserved URL may name what another delivery had adopted before: the adopted record
@@ -100,12 +82,12 @@ async fn bind_adopted(
 
 async fn apply(
     connection: &mut SqliteConnection,
-    look: Look,
+    look: &Look,
     now: Timestamp,
     planner: &dyn PlanEffects,
     ids: &dyn Ids,
 ) -> Result<Applied, StoreError> {
-    let Some(before) = record(connection, &look, now, ids).await? else {
+    let Some(before) = record(connection, look, now, ids).await? else {
         return Ok(Applied::Pruned);
     };
     let id = before.id;
@@ -115,15 +97,15 @@ async fn apply(
         }
         if look.reason == Reason::Webhook && before.effects_withheld {
             // The look that the restore or the import made due was faster than the delivery.
-            release(connection, &before, &look, now, planner, ids).await?;
+            release(connection, &before, look, now, planner, ids).await?;
         }
         return Ok(Applied::AlreadySettled(Box::new(before)));
     }
     if let Change::Settle(settlement) = &look.change {
-        let settled = settle(connection, &before, &look, settlement, now, planner, ids).await?;
+        let settled = settle(connection, &before, look, settlement, now, planner, ids).await?;
         return Ok(Applied::Settled(Box::new(settled)));
     }
-    count_look(connection, &before, &look).await?;
+    count_look(connection, &before, look).await?;
     match &look.change {
         Change::Nothing | Change::Settle(_) => {}
         Change::Running {
@@ -142,7 +124,7 @@ async fn apply(
                     connection,
                     &before,
                     *requires_action,
-                    &look,
+                    look,
                     now,
                     planner,
                     ids,
@@ -176,7 +158,7 @@ async fn apply(
                 &before,
                 *state,
                 *next_look_at,
-                &look,
+                look,
                 now,
                 planner,
                 ids,
@@ -260,7 +242,7 @@ async fn count_look(
 }
 
 /// An event starts the count of close looks; looks nobody's event caused go on with it.
-fn looks_since_event(before: &Operation, look: &Look) -> Option<u32> {
+pub(super) fn looks_since_event(before: &Operation, look: &Look) -> Option<u32> {
     match (look.reason, before.looks_since_event) {
         (Reason::Webhook | Reason::Replay, _) => Some(1),
         (_, Some(n)) => Some(n.saturating_add(1)),
@@ -326,7 +308,12 @@ async fn settle(
 }
 
 /// The record as the transition leaves it.
-fn ended(before: &Operation, look: &Look, settlement: &Settlement, now: Timestamp) -> Operation {
+pub(super) fn ended(
+    before: &Operation,
+    look: &Look,
+    settlement: &Settlement,
+    now: Timestamp,
+) -> Operation {
     let told = look.reason == Reason::Webhook;
     Operation {
         state: settlement.state,

@@ -5,8 +5,9 @@
 //!
 //! Design: one task owns the one write connection. Whatever waits when it wakes shares one
 //! `BEGIN IMMEDIATE … COMMIT`: each queued write runs in a savepoint of its own, so that one that
-//! fails takes nobody with it, and all deliveries go in as one set of statements. Every caller is
-//! answered after the COMMIT returned, never before. Nothing in here touches the network.
+//! fails takes nobody with it, and deliveries, results and receipts go in as sets, each by the same few
+//! statements (`deliveries`, `sets`). Every caller is answered after the COMMIT returned, never before.
+//! Nothing in here touches the network.
 //!
 //! Three lanes, in this order: *front* (lease renewals: late is as bad as lost), *deliveries*
 //! (bounded in bytes; a full lane is the caller's 503), *normal*.
@@ -33,7 +34,10 @@ use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot, watch};
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
 use super::commit::Task;
+use super::finish::Finish;
 use super::pool::Opened;
+use super::receipt::Receipt;
+use super::sets::{AsSet, Waiting};
 use crate::base::clock::Clock;
 use crate::base::shutdown::Shutdown;
 
@@ -49,8 +53,29 @@ pub(super) type Run = Box<
 pub(super) struct Write {
     pub(super) name: &'static str,
     pub(super) lane: Lane,
-    pub(super) run: Run,
-    pub(super) refuse: oneshot::Sender<StoreError>,
+    pub(super) work: Work,
+}
+
+/// What is to be done for it.
+pub(super) enum Work {
+    /// Statements of its own; and whom to tell when they never ran to their end.
+    Own(Run, oneshot::Sender<StoreError>),
+    /// A look's result, in a set with the others.
+    Finish(Waiting<Finish>),
+    /// An effect's receipt, in a set with the others.
+    Receipt(Waiting<Receipt>),
+}
+
+impl Work {
+    /// Tells the caller that nothing was written.
+    pub(super) fn refuse(self, error: &StoreError) {
+        // The caller may be gone.
+        match self {
+            Self::Own(_, refuse) => drop(refuse.send(error.clone())),
+            Self::Finish(waiting) => drop(waiting.answer.send(Err(error.clone()))),
+            Self::Receipt(waiting) => drop(waiting.answer.send(Err(error.clone()))),
+        }
+    }
 }
 
 /// A delivery that waits.
@@ -103,6 +128,8 @@ pub(crate) struct Writer {
 pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) grouped_deliveries: AtomicU64,
+    /// Sets that failed, so that each write of them was tried alone.
+    pub(crate) sets_undone: AtomicU64,
     /// Patient writes on their way.
     pub(super) coming: AtomicUsize,
 }
@@ -193,24 +220,40 @@ impl Writer {
                 (keep, answer)
             })
         });
-        let queue = match lane {
-            Lane::Front => &self.front,
-            Lane::Normal | Lane::Patient => &self.normal,
-        };
-        queue
-            .send(Write {
-                name,
-                lane,
-                run,
-                refuse,
-            })
-            .await
-            .map_err(|_| StoreError::Busy)?;
+        self.queue(Write {
+            name,
+            lane,
+            work: Work::Own(run, refuse),
+        })
+        .await?;
         match told.await {
             Ok(result) => result,
             // Not run to its end: refused, panicked, or the writer is gone.
             Err(_) => Err(refused.await.unwrap_or(StoreError::Busy)),
         }
+    }
+
+    /// Writes `item` in a set with others of its kind and answers after the commit. It is patient.
+    pub(in crate::store::sqlite) async fn write_in_set<S: AsSet>(
+        &self,
+        item: S,
+    ) -> Result<S::Said, StoreError> {
+        let (answer, told) = oneshot::channel();
+        self.queue(Write {
+            name: S::NAME,
+            lane: Lane::Patient,
+            work: S::waiting(Waiting { item, answer }),
+        })
+        .await?;
+        told.await.unwrap_or(Err(StoreError::Busy))
+    }
+
+    async fn queue(&self, write: Write) -> Result<(), StoreError> {
+        let queue = match write.lane {
+            Lane::Front => &self.front,
+            Lane::Normal | Lane::Patient => &self.normal,
+        };
+        queue.send(write).await.map_err(|_| StoreError::Busy)
     }
 
     /// Queues a delivery; answers after the commit it is part of. `Busy` when too many bytes wait.

@@ -6,6 +6,7 @@ mod lists;
 mod open;
 mod plans;
 mod schema;
+mod sets;
 mod settled;
 mod suspects;
 mod upgrade;
