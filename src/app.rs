@@ -55,7 +55,7 @@ use crate::reconcile::rotation::Rotation;
 use crate::reconcile::subscription::Subscription;
 use crate::reconcile::upkeep::Upkeep;
 use crate::reconcile::watch::{self, Watch};
-use crate::store::{OpenOptions, Store, disk_free};
+use crate::store::{CHECK_AT_ONCE, OpenOptions, Store, disk_free};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::verify::{HttpKeys, KeySource, SecretFile, SecretSet};
 use crate::work::{Policy, Registrar, Sender, Worker};
@@ -144,6 +144,7 @@ impl App {
             create: true,
             readers: settings.store.readers,
             max_waiting: settings.hooks.max_waiting,
+            check_at_once: CHECK_AT_ONCE,
         };
         let (for_clock, for_ids) = (Arc::clone(&clock), Arc::clone(&ids));
         let store = Store::open(&options, for_clock, for_ids, &groups.store).await?;
@@ -154,6 +155,11 @@ impl App {
         let Listeners { public, admin } = Listeners::open(settings, inherited).await?;
         let addresses = (public.local_addr()?, admin.local_addr()?);
         start_loops(&parts, &groups.work);
+        let (file, stop) = (store.clone(), groups.work.clone());
+        groups.work.spawn(
+            "file check",
+            async move { file.check_the_rest(&stop).await },
+        );
         let health = health(settings, &store, &clock, &groups, &parts.worker);
         let door = Door::new(
             verifier.clone(),

@@ -77,6 +77,7 @@ impl Bench {
             create: true,
             readers: settings.store.readers,
             max_waiting: settings.hooks.max_waiting,
+            check_at_once: hookledger::store::CHECK_AT_ONCE,
         };
         let store = Store::open(&options, clock.clone(), Arc::clone(&ids), &group).await?;
         Ok(Self {

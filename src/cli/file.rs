@@ -80,6 +80,7 @@ impl File {
             create: false,
             readers: 1,
             max_waiting: settings.hooks.max_waiting,
+            check_at_once: crate::store::CHECK_AT_ONCE,
         };
         let opened = Store::open(&options, Arc::clone(&clock), Arc::clone(&ids), &group).await;
         let store = opened.map_err(|error| self.explain(error))?;

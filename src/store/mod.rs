@@ -175,7 +175,12 @@ pub struct OpenOptions {
     pub readers: u32,
     /// Bytes of deliveries that may wait for their commit.
     pub max_waiting: u64,
+    /// Bytes above which a file that was closed whole is checked while it is used and not before.
+    pub check_at_once: u64,
 }
+
+/// What a disk reads in a second or less.
+pub const CHECK_AT_ONCE: u64 = 128 << 20;
 
 /// The store, for the one process that writes it.
 #[derive(Debug, Clone)]
@@ -206,7 +211,7 @@ impl Store {
         ids: Arc<dyn Ids>,
         group: &Shutdown,
     ) -> Result<Self, OpenError> {
-        let opened = sqlite::pool::open(&options.path, options.create, options.readers).await?;
+        let opened = sqlite::pool::open(options).await?;
         let pool = opened.readers.clone();
         let writer =
             sqlite::write::Writer::start(opened, options.max_waiting, Arc::clone(&clock), group);

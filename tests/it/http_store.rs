@@ -31,6 +31,7 @@ pub(crate) async fn stored() -> Stored {
         create: true,
         readers: 2,
         max_waiting: 1 << 20,
+        check_at_once: hookledger::store::CHECK_AT_ONCE,
     };
     let store = Store::open(&options, clock.clone(), ids.clone(), &group).await;
     let receiver = receive::Receiver::new(store.unwrap(), clock, ids, Duration::from_hours(168));

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::super::error::StoreError;
 use super::deliveries;
 use super::sets::{AsSet, Waiting, caught};
+use super::soundness;
 use super::write::{Answer, Arriving, Counters, Lane, PATIENCE, Run, Work, Write};
 use crate::base::clock::Clock;
 use crate::base::failpoint::failpoint;
@@ -89,6 +90,9 @@ impl Task {
                 continue;
             }
             self.commit(group).await;
+        }
+        if self.broken.borrow().is_none() {
+            soundness::set_mark(&mut self.connection).await;
         }
         if let Err(error) = self.connection.close().await {
             tracing::warn!(%error, "the database did not close cleanly; the next start recovers it");

@@ -23,6 +23,7 @@ pub(super) mod restore;
 pub(super) mod rows;
 mod sets;
 mod settle;
+mod soundness;
 mod story;
 pub(super) mod sweep;
 mod unsettled;

@@ -1,7 +1,7 @@
 //! Opening the file, and refusing to when a promise could not be kept on it.
 //!
 //! Order: file system, instance lock, write connection (WAL, `synchronous=FULL`, both read back),
-//! SQLite's version, `quick_check`, schema version, migrations, readers. The lock is `flock` on
+//! SQLite's version, `quick_check` (or its promise, see `soundness`), schema version, migrations, readers. The lock is `flock` on
 //! `<db>.lock`: it dies with the process, so a crash never leaves it behind, and two containers on
 //! one volume cannot both win it.
 
@@ -15,7 +15,9 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection, SqlitePool};
 
+use super::super::OpenOptions;
 use super::super::error::{OpenError, is_damage};
+use super::soundness;
 #[cfg(feature = "failpoints")]
 use crate::base::failpoint::{hit, is_on};
 
@@ -33,9 +35,11 @@ pub(crate) struct Opened {
     pub(crate) writer: SqliteConnection,
     pub(crate) readers: SqlitePool,
     pub(crate) lock: File,
+    /// Whether the file is still to be checked.
+    pub(crate) unchecked: bool,
 }
 
-fn base_options(path: &Path) -> SqliteConnectOptions {
+pub(super) fn base_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(Duration::from_secs(5))
@@ -64,7 +68,8 @@ pub(super) fn sqlite_error(path: &Path) -> impl Fn(sqlx::Error) -> OpenError + '
 }
 
 /// Opens the file for the one process that writes it; makes a missing one only with `create`.
-pub(crate) async fn open(path: &Path, create: bool, readers: u32) -> Result<Opened, OpenError> {
+pub(crate) async fn open(asked: &OpenOptions) -> Result<Opened, OpenError> {
+    let (path, create) = (asked.path.as_path(), asked.create);
     let new = !path.exists();
     if new && !create {
         return Err(missing(path));
@@ -85,17 +90,18 @@ pub(crate) async fn open(path: &Path, create: bool, readers: u32) -> Result<Open
         .await
         .map_err(sqlite_error(path))?;
     read_back(&mut writer, path).await?;
-    check_file(&mut writer, path).await?;
+    let unchecked = soundness::check_or_defer(&mut writer, path, asked.check_at_once).await?;
     migrate(&mut writer, path).await?;
     if new {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         tracing::info!(path = %absolute.display(), "new ledger");
     }
-    let readers = open_readers(path, readers).await?;
+    let readers = open_readers(path, asked.readers).await?;
     Ok(Opened {
         writer,
         readers,
         lock,
+        unchecked,
     })
 }
 
@@ -153,6 +159,15 @@ pub(super) async fn check_readable(
         Some(_) => Ok(()),
         None => Err(OpenError::Foreign { path }),
     }
+}
+
+/// Whether the file is one of this program or of an older one.
+pub(super) async fn is_ours(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<bool, OpenError> {
+    let found = newest_found(connection, path).await?;
+    Ok(found.is_some_and(|found| found <= newest_known()))
 }
 
 fn newest_known() -> i64 {
@@ -322,6 +337,7 @@ pub(super) async fn migrate(writer: &mut SqliteConnection, path: &Path) -> Resul
             what: "it holds the tables of another program".to_owned(),
         });
     }
+    soundness::take_mark(writer, path).await?;
     // Every so many steps of SQLite's own machine, so that a test can stop in the middle of one.
     #[cfg(feature = "failpoints")]
     writer

@@ -119,6 +119,8 @@ pub(crate) struct Writer {
     room: Arc<Semaphore>,
     room_total: u32,
     broken: watch::Receiver<Option<String>>,
+    breaking: watch::Sender<Option<String>>,
+    unchecked: bool,
     news: watch::Receiver<u64>,
     counters: Arc<Counters>,
 }
@@ -160,6 +162,7 @@ impl Writer {
         let (normal, normal_rx) = mpsc::channel(1024);
         let (deliveries, deliveries_rx) = mpsc::unbounded_channel();
         let (broken_tx, broken) = watch::channel(None);
+        let (breaking, unchecked) = (broken_tx.clone(), opened.unchecked);
         let (news_tx, news) = watch::channel(0);
         let counters = Arc::new(Counters::default());
         // One permit a KiB: a semaphore counts to u32::MAX.
@@ -189,6 +192,8 @@ impl Writer {
             room,
             room_total,
             broken,
+            breaking,
+            unchecked,
             news,
             counters,
         }
@@ -289,6 +294,17 @@ impl Writer {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// Whether the file was opened without reading it.
+    pub(super) const fn is_unchecked(&self) -> bool {
+        self.unchecked
+    }
+
+    /// From now on nothing is written any more: somebody has found the file damaged.
+    pub(super) fn break_with(&self, why: String) {
+        tracing::error!(error = %why, "the database file cannot be trusted any more");
+        self.breaking.send_replace(Some(why));
     }
 
     /// Changes after every commit that may have made something due: what a loop waits on. The value

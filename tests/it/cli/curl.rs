@@ -51,6 +51,7 @@ async fn capture(place: &Place, headers: &[(&str, &[u8])], body: &[u8]) -> Uuid 
         create: true,
         readers: 1,
         max_waiting: 1 << 20,
+        check_at_once: hookledger::store::CHECK_AT_ONCE,
     };
     let store = Store::open(&options, clock.clone(), ids.clone(), &group)
         .await

@@ -88,6 +88,7 @@ impl Place {
             create: true,
             readers: 1,
             max_waiting: 1 << 20,
+            check_at_once: hookledger::store::CHECK_AT_ONCE,
         };
         let made = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -25,6 +25,7 @@ async fn open(path: &Path) -> Result<(Store, Shutdown), OpenError> {
         create: true,
         readers: 2,
         max_waiting: 1 << 20,
+        check_at_once: hookledger::store::CHECK_AT_ONCE,
     };
     let store = Store::open(&options, clock, Arc::new(RandomIds::seeded(1)), &group).await?;
     Ok((store, group))

@@ -285,6 +285,7 @@ async fn deliveries_beyond_the_bound_are_refused_at_once_and_taken_again_after_t
     let group = Shutdown::new(clock.clone());
     let opened = OpenOptions {
         max_waiting: 64 << 10,
+        check_at_once: hookledger::store::CHECK_AT_ONCE,
         ..options(&dir)
     };
     let store = Store::open(&opened, clock.clone(), ids.clone(), &group).await;

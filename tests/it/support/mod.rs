@@ -77,6 +77,7 @@ pub(crate) fn options(dir: &TempDir) -> OpenOptions {
         create: true,
         readers: 2,
         max_waiting: 8 << 20,
+        check_at_once: hookledger::store::CHECK_AT_ONCE,
     }
 }
 
