@@ -109,7 +109,7 @@ async fn looks_after_an_event_come_close_together_then_follow_age() {
 
 #[tokio::test]
 async fn reconciliation_cannot_take_the_slots_of_fresh_events() {
-    let w = World::new().await;
+    let w = World::with("[worker]\nconcurrency = 8\nfresh_slots = 4").await;
     for i in 0..50 {
         w.register(&format!("batches/old{i}"), "nightly").await;
         w.api.says(
