@@ -8,7 +8,7 @@ use super::{ADMIN, API_KEY, SIGNING, TOKEN, doors, of_file, problems, warned};
 fn all_problems_are_told_at_once_each_with_its_key_and_a_fix() {
     let all = problems(&Inputs::new().with_text(
         "colour = 1\n[server]\nlistn = '127.0.0.1:1'\nmax_body = 'big'\nmax_connections = '5'\n\
-         [reconcile]\ninterval = 60\ncheck_min = '2h'\n[worker]\nlease = '31s'\nfresh_slots = 8\n\
+         [reconcile]\ninterval = 60\ncheck_min = '2h'\n[worker]\nlease = '31s'\nfresh_slots = 32\n\
          [hooks]\ndedupe_ttl = '24h'\nshared_secret = 'short'\n[store]\nreaders = 0\n\
          [log]\nfilter = 'hookledger=loud'\n",
     ));
