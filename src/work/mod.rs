@@ -24,6 +24,7 @@ pub mod send;
 mod slots;
 pub mod step;
 mod tell;
+mod trace;
 mod turns;
 
 pub use gate::Fetching;

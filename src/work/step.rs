@@ -27,6 +27,7 @@ use super::look::{Looker, Plan};
 use super::policy::Policy;
 use super::slots::{Slot, Slots, count};
 use super::tell::{tell, tell_lag};
+use super::trace::{self, When};
 use super::turns::{AGAIN, TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::clock::{Clock, Timestamp};
@@ -39,6 +40,7 @@ use crate::domain::work::Outcome;
 use crate::gemini::GeminiApi;
 use crate::store::{Applied, Close, Look, Room, Store, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
+use crate::telemetry::traces::Traces;
 
 /// The subject of the alert about a refused key.
 pub const KEY_ALERT: &str = "gemini/key";
@@ -70,6 +72,7 @@ pub struct Worker {
     remembered: AtomicBool,
     slots: Arc<Slots>,
     lease: Duration,
+    traces: Traces,
 }
 
 impl Worker {
@@ -94,7 +97,15 @@ impl Worker {
             remembered: AtomicBool::new(false),
             slots: Slots::new(worker.concurrency, worker.fresh_slots),
             lease: worker.lease,
+            traces: Traces::default(),
         }
+    }
+
+    /// With spans that go there.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Traces) -> Self {
+        self.traces = traces;
+        self
     }
 
     /// Whether the API can be asked.
@@ -279,12 +290,20 @@ impl Worker {
             .looks
             .iter()
             .any(|l| matches!(l.subject, Subject::Found { .. }));
+        let (at, began) = (self.clock.now(), self.clock.monotonic());
         let applied = self.finish(lease, plan.looks, plan.close).await?;
+        let took = self.clock.monotonic().saturating_sub(began);
         failpoint!("fp-w5", if applied.iter().any(|one| matches!(one, Applied::Settled(_))));
         for one in &applied {
             tell(lease.reason, one);
             if let Applied::Settled(operation) = one {
                 tell_lag(lease.reason, operation, &plan.ended);
+                if self.traces.is_on() {
+                    let when = When { began: at, took };
+                    for span in trace::settled(operation, lease.reason, when) {
+                        self.traces.record(|| span);
+                    }
+                }
             }
         }
         match end {
@@ -344,6 +363,7 @@ impl Worker {
             ids: &*self.ids,
             policy: &self.policy,
             gate: &self.gate,
+            traces: &self.traces,
         }
     }
 
