@@ -4,17 +4,19 @@
 //! effects, planner → use cases → loops → listeners. Nothing listens before the store can commit.
 //!
 //! Down, on SIGTERM or SIGINT: the workers claim no more and finish what they hold, while deliveries
-//! are still accepted; then the listeners close; then the commits in hand; then the store. Whatever
-//! the deadline cuts off is given back or found again at the next start.
+//! are still accepted; then the listeners close; then the commits in hand; then the store, and beside
+//! it the traces that wait. Whatever the deadline cuts off is given back or found again at the next start.
 //!
 //! SIGHUP: the secrets are read again (`app::reload`).
 //!
 //! If the database file breaks under us the process ends by itself, non-zero: only a restart can
 //! check the file.
 
+mod groups;
 mod loops;
 mod reload;
 mod signals;
+mod traces;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use self::groups::Groups;
 pub use self::loops::LOOPS;
 use self::loops::{intervals, start_loops};
 use self::reload::{Secrets, kept_secrets, verifier};
@@ -57,6 +60,7 @@ use crate::reconcile::upkeep::Upkeep;
 use crate::reconcile::watch::{self, Watch};
 use crate::store::{CHECK_AT_ONCE, OpenOptions, Store, disk_free};
 use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::traces::Traces;
 use crate::verify::{HttpKeys, KeySource, SecretFile, SecretSet};
 use crate::work::{Policy, Registrar, Sender, Worker};
 
@@ -72,31 +76,6 @@ pub struct App {
     shown: Swap<Option<Effective>>,
     groups: Groups,
     patience: Duration,
-}
-
-/// Tasks by the stage in which they stop.
-#[derive(Debug, Clone)]
-struct Groups {
-    /// Loops and what they started.
-    work: Shutdown,
-    /// Listeners and their connections.
-    doors: Shutdown,
-    /// Deliveries on their way to disk.
-    commits: Shutdown,
-    /// The store's writer.
-    store: Shutdown,
-}
-
-impl Groups {
-    fn new(clock: &Arc<dyn Clock>) -> Self {
-        let group = || Shutdown::new(Arc::clone(clock));
-        Self {
-            work: group(),
-            doors: group(),
-            commits: group(),
-            store: group(),
-        }
-    }
 }
 
 /// The use cases, built over one store.
@@ -148,7 +127,9 @@ impl App {
         };
         let (for_clock, for_ids) = (Arc::clone(&clock), Arc::clone(&ids));
         let store = Store::open(&options, for_clock, for_ids, &groups.store).await?;
-        let parts = Parts::build(settings, &store, &clock, &ids, &groups.work, kept.clone())?;
+        let traces = traces::start(&settings.traces, &clock, &groups.traces)?;
+        let given = (kept.clone(), &traces);
+        let parts = Parts::build(settings, &store, &clock, &ids, &groups.work, given)?;
         parts.take_over().await?;
         describe(settings);
         metrics::started(clock.now());
@@ -185,6 +166,7 @@ impl App {
                 state.secrets(),
                 parts.gemini,
                 parts.subscription,
+                traces,
             ),
             shown: web.effective(),
             groups: groups.clone(),
@@ -235,8 +217,14 @@ impl App {
         failpoint!("fp-s1");
         let clean = groups.commits.drain(patience.mul_f64(0.1)).await && clean;
         failpoint!("fp-s1");
-        store.close().await;
-        let clean = groups.store.drain(Duration::from_secs(5)).await && clean;
+        let stored = async {
+            store.close().await;
+            groups.store.drain(Duration::from_secs(5)).await
+        };
+        // What a slow collector does not get in time is no reason to call a stop unclean.
+        let exported = groups.traces.drain(patience.mul_f64(0.1));
+        let (stored, _) = tokio::join!(stored, exported);
+        let clean = stored && clean;
         tracing::info!(clean, "hookledger has stopped");
         clean
     }
@@ -249,7 +237,7 @@ impl Parts {
         clock: &Arc<dyn Clock>,
         ids: &Arc<dyn Ids>,
         work: &Shutdown,
-        kept: Option<(SecretFile, SecretSet)>,
+        (kept, traces): (Option<(SecretFile, SecretSet)>, &Traces),
     ) -> anyhow::Result<Self> {
         let http = Arc::new(HttpGemini::new(&settings.gemini, Arc::clone(clock))?);
         let api: Arc<dyn GeminiApi> = http.clone();
@@ -259,7 +247,8 @@ impl Parts {
         let planner: Arc<dyn PlanEffects> = Arc::new(planner);
         let (store, clock, ids) = (|| store.clone(), || Arc::clone(clock), || Arc::clone(ids));
         let plan = || Arc::clone(&planner);
-        let worker = Worker::new(store(), api, plan(), clock(), ids(), settings);
+        let worker =
+            Worker::new(store(), api, plan(), clock(), ids(), settings).with_traces(traces.clone());
         let sender = Sender::new(
             store(),
             registry,
@@ -267,7 +256,8 @@ impl Parts {
             clock(),
             ids(),
             &settings.delivery,
-        );
+        )
+        .with_traces(traces.clone());
         let reconciler = Reconciler::new(store(), plan(), policies, clock(), settings);
         let webhooks = || -> Arc<dyn WebhookApi> { http.clone() };
         let rotation = kept.map(|(file, set)| Rotation::new(file, set, webhooks(), clock()));
@@ -290,7 +280,8 @@ impl Parts {
             watch: Arc::new(Watch::new(store(), plan(), clock(), watched)),
             gemini: http,
             subscription: subscription.flatten().map(Arc::new),
-            receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl),
+            receiver: Receiver::new(store(), clock(), ids(), settings.hooks.dedupe_ttl)
+                .with_traces(traces.clone()),
             registrar: Registrar::new(store(), plan(), clock(), ids(), Policy::new(settings)),
         })
     }

@@ -13,7 +13,7 @@
 //! one instant, but nothing judges by two of them. The file of kept secrets has its own writer, the
 //! rotation; whoever takes it in reads it under the set's lock, so an older text never covers a newer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,6 +24,7 @@ use crate::config::{Effective, Loaded, Problems, Settings};
 use crate::gemini::client::HttpGemini;
 use crate::http::admin::AdminTokens;
 use crate::reconcile::subscription::{self, Subscription};
+use crate::telemetry::traces::Traces;
 use crate::verify::{KeySource, PathTokens, SecretFile, SecretSet, Verifier};
 
 /// The file of secrets that the provider showed once, accepted from the first delivery on.
@@ -60,6 +61,7 @@ pub(super) struct Secrets {
     path_tokens: Swap<Option<PathTokens>>,
     gemini: Arc<HttpGemini>,
     subscription: Option<Arc<Subscription>>,
+    traces: Traces,
 }
 
 impl fmt::Debug for Secrets {
@@ -83,6 +85,7 @@ impl Secrets {
         (tokens, path_tokens): (AdminTokens, Swap<Option<PathTokens>>),
         gemini: Arc<HttpGemini>,
         subscription: Option<Arc<Subscription>>,
+        traces: Traces,
     ) -> Self {
         Self {
             running: Mutex::new(settings.clone()),
@@ -93,6 +96,7 @@ impl Secrets {
             path_tokens,
             gemini,
             subscription,
+            traces,
         }
     }
 
@@ -145,6 +149,9 @@ impl Secrets {
                 names.push("subscription.secrets_file".to_owned());
             }
         }
+        let trace_headers = super::traces::headers(&merged.traces);
+        let trace_headers = Traces::checked(&trace_headers);
+        let trace_headers = trace_headers.map_err(|e| alone(e.to_string()))?;
         // The last that can fail: what follows only replaces.
         let renewed = self.gemini.renew(&merged.gemini);
         renewed.map_err(|e| alone(e.to_string()))?;
@@ -152,6 +159,7 @@ impl Secrets {
         self.verifier.set(verifier);
         self.path_tokens.set(path_tokens);
         self.tokens.replace(&merged.admin);
+        self.traces.renew(trace_headers);
         if let Some(subscription) = &self.subscription {
             subscription.wants(&merged);
         }
@@ -171,6 +179,7 @@ fn merged(running: &Settings, new: &Settings) -> Settings {
     merged.gemini.api_key.clone_from(&new.gemini.api_key);
     let headers = &new.gemini.extra_headers;
     merged.gemini.extra_headers.clone_from(headers);
+    merged.traces.headers.clone_from(&new.traces.headers);
     merged.admin.token.clone_from(&new.admin.token);
     merged.admin.tokens.clone_from(&new.admin.tokens);
     for (name, source) in &mut merged.sources {
@@ -203,13 +212,22 @@ fn changed(before: &Settings, after: &Settings) -> Vec<String> {
             names.push(key.to_owned());
         }
     }
-    let headers = |settings: &Settings| -> BTreeSet<(String, String)> {
-        let all = settings.gemini.extra_headers.iter();
-        all.map(|(name, value)| (name.clone(), value.expose().to_owned()))
+    let headers = |all: &BTreeMap<String, Secret>| -> BTreeSet<(String, String)> {
+        all.iter()
+            .map(|(name, value)| (name.clone(), value.expose().to_owned()))
             .collect()
     };
-    if headers(b) != headers(a) {
-        names.push("gemini.extra_headers".to_owned());
+    for (key, before, after) in [
+        (
+            "gemini.extra_headers",
+            &b.gemini.extra_headers,
+            &a.gemini.extra_headers,
+        ),
+        ("traces.headers", &b.traces.headers, &a.traces.headers),
+    ] {
+        if headers(before) != headers(after) {
+            names.push(key.to_owned());
+        }
     }
     for (name, source) in &a.sources {
         let before = b.sources.get(name).map(|s| texts(&s.signing_secrets));

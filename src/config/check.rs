@@ -27,6 +27,7 @@ pub(super) fn check(r: &mut Reader<'_>, s: &Settings) {
         sources(r, s);
         subscription(r, s);
         signers(r, s);
+        super::traces::check(r, &s.traces);
         warnings(r, s);
     }
 }
@@ -306,7 +307,7 @@ fn warnings(r: &mut Reader<'_>, s: &Settings) {
     }
 }
 
-fn is_loopback(url: &url::Url) -> bool {
+pub(super) fn is_loopback(url: &url::Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),

@@ -126,7 +126,8 @@ fn dotted(tree: &Tree, path: &str) -> String {
 }
 
 fn is_header_section(key: &str) -> bool {
-    key == "gemini.extra_headers" || (key.starts_with("effects.") && key.ends_with(".headers"))
+    matches!(key, "gemini.extra_headers" | "traces.headers")
+        || (key.starts_with("effects.") && key.ends_with(".headers"))
 }
 
 fn header_name(segment: &str) -> String {

@@ -23,6 +23,7 @@ mod read;
 mod secrets;
 mod sections;
 pub mod settings;
+mod traces;
 mod tree;
 
 use std::ffi::OsString;

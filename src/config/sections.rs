@@ -65,6 +65,7 @@ pub(super) fn settings(r: &mut Reader<'_>) -> Settings {
             to: r.list("alerts.to", None),
         },
         log: log(r),
+        traces: super::traces::traces(r),
     };
     if settings.subscription.secrets_file.is_some()
         && let Some(source) = settings.sources.get_mut(KEPT_FOR)

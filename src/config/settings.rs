@@ -46,6 +46,8 @@ pub struct Settings {
     pub alerts: Alerts,
     /// `[log]`
     pub log: Log,
+    /// `[traces]`
+    pub traces: Traces,
 }
 
 impl Settings {
@@ -430,4 +432,17 @@ pub struct Log {
     pub filter: String,
     /// `format`
     pub format: LogFormat,
+}
+
+/// `[traces]`
+#[derive(Debug, Clone)]
+pub struct Traces {
+    /// `endpoint`: where spans are posted; none is off
+    pub endpoint: Option<Url>,
+    /// `headers` sent along; values are secrets
+    pub headers: BTreeMap<String, Secret>,
+    /// `service_name`
+    pub service_name: String,
+    /// `sample_percent`: of a hundred traces, how many are exported
+    pub sample_percent: u8,
 }

@@ -195,6 +195,7 @@ pub(super) fn is_secret(key: &str) -> bool {
             | ["admin", "tokens", _, "token"]
             | ["gemini", "api_key"]
             | ["gemini", "extra_headers", _, ..]
+            | ["traces", "headers", _, ..]
             | ["sources", _, "signing_secrets"]
             | ["effects", _, "secret" | "webhook_url"]
             | ["effects", _, "headers", _, ..]

@@ -245,6 +245,8 @@ pub struct Lease {
     pub kind_hint: Option<Kind>,
     /// The reservation whose URL it came by.
     pub reservation: Option<Uuid>,
+    /// The delivery that woke it, the last of them.
+    pub event: Option<Uuid>,
     /// Why it is looked at.
     pub reason: Reason,
     /// When it was queued first.

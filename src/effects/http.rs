@@ -3,7 +3,8 @@
 //! The request is a Standard Webhooks delivery: `webhook-id` is the idempotency key, so a receiver
 //! that remembers ids takes each effect once; `webhook-timestamp` is the attempt's own time, because
 //! a receiver refuses old ones; the signature covers both and the body. `Idempotency-Key` carries
-//! the key again for receivers that know that header instead. What answers mean: see `post`.
+//! the key again for receivers that know that header instead. With traces on, `traceparent` carries the
+//! attempt's own span; neither signature nor key cover it. What answers mean: see `post`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +26,7 @@ const OWN: &[&str] = &[
     "webhook-timestamp",
     "webhook-signature",
     "idempotency-key",
+    "traceparent",
     "content-type",
     "content-length",
     "transfer-encoding",
@@ -91,6 +93,9 @@ impl Http {
                 "webhook-signature",
                 &key.sign(&message.key, message.now, &message.payload),
             )?;
+        }
+        if let Some(place) = &message.traceparent {
+            put("traceparent", place)?;
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(headers)

@@ -57,6 +57,8 @@ pub struct Message {
     pub attempt: u32,
     /// Wall time of this attempt.
     pub now: Timestamp,
+    /// The place of this attempt in a trace, in the words of W3C Trace Context.
+    pub traceparent: Option<String>,
 }
 
 /// Something that can be made to happen outside.

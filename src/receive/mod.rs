@@ -11,6 +11,7 @@
 mod bulk;
 pub mod curl;
 pub mod parse;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::base::clock::Clock;
 use crate::base::ids::Ids;
 use crate::store::{NewDelivery, Received, Store, StoreError};
 use crate::telemetry::metrics;
+use crate::telemetry::traces::Traces;
 use crate::verify::envelope::{Proof, Verified};
 use crate::verify::path_token::PathProof;
 
@@ -32,6 +34,7 @@ pub struct Receiver {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     dedupe_ttl: Duration,
+    traces: Traces,
 }
 
 /// What became of a replay.
@@ -58,7 +61,15 @@ impl Receiver {
             clock,
             ids,
             dedupe_ttl,
+            traces: Traces::default(),
         }
+    }
+
+    /// With spans that go there.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Traces) -> Self {
+        self.traces = traces;
+        self
     }
 
     /// Stores a delivery and answers once it is on disk.
@@ -96,8 +107,28 @@ impl Receiver {
             body: verified.body().clone(),
         };
         let source = delivery.source.clone();
-        let received = self.store.deliver(delivery).await?;
+        let received = self.commit(delivery).await?;
         metrics::delivery(&source, received.verdict.as_str());
+        Ok(received)
+    }
+
+    /// To disk, and a span about it.
+    async fn commit(&self, delivery: NewDelivery) -> Result<Received, StoreError> {
+        let facts = self.traces.is_on().then(|| trace::Facts {
+            event: delivery.id,
+            source: delivery.source.clone(),
+            received_at: delivery.received_at,
+            event_type: delivery.event_type.clone(),
+            operation: delivery.operation.as_ref().map(|o| o.raw().to_owned()),
+            replay_of: delivery.replay_of,
+            link: trace::link(&delivery.headers),
+        });
+        let began = self.clock.monotonic();
+        let received = self.store.deliver(delivery).await?;
+        if let Some(facts) = facts {
+            let took = self.clock.monotonic().saturating_sub(began);
+            self.traces.record(|| facts.span(received.verdict, took));
+        }
         Ok(received)
     }
 
@@ -132,7 +163,7 @@ impl Receiver {
                 .collect(),
             body: captured.body.into(),
         };
-        self.store.deliver(delivery).await.map(Replayed::Received)
+        self.commit(delivery).await.map(Replayed::Received)
     }
 }
 

@@ -18,10 +18,12 @@ use crate::domain::work::Outcome;
 use crate::gemini::GeminiApi;
 use crate::store::{Change, Close, Look, Reader, StoreError, Subject, WorkFailure};
 use crate::telemetry::metrics;
+use crate::telemetry::traces::Traces;
 
 use super::decide;
 use super::gate::Gate;
 use super::policy::Policy;
+use super::trace::{self, When};
 
 /// What to write about one work item.
 #[derive(Debug)]
@@ -53,6 +55,7 @@ pub(super) struct Looker<'a> {
     pub(super) ids: &'a dyn Ids,
     pub(super) policy: &'a Policy,
     pub(super) gate: &'a Gate,
+    pub(super) traces: &'a Traces,
 }
 
 impl Looker<'_> {
@@ -82,7 +85,7 @@ impl Looker<'_> {
                     .push(self.entry(lease, operation, Change::Nothing, None));
                 continue;
             }
-            match self.fetch(name).await {
+            match self.fetch(lease, name).await {
                 Ok(observation) => {
                     let change = self.change(&observation, Some(operation), lease);
                     plan.close = Close::Done(outcome_of(&change));
@@ -115,7 +118,7 @@ impl Looker<'_> {
             if self.reader.is_pruned(&name).await? {
                 return Ok(Plan::done(Outcome::Pruned));
             }
-            match self.fetch(&name).await {
+            match self.fetch(lease, &name).await {
                 Ok(observation) => {
                     let change = self.change(&observation, None, lease);
                     let subject = Subject::Found {
@@ -172,8 +175,8 @@ impl Looker<'_> {
         self.clock.now() >= lease.created_at.after(self.policy.unresolved_ttl)
     }
 
-    async fn fetch(&self, name: &OperationName) -> Result<Observation, Fault> {
-        let began = self.clock.monotonic();
+    async fn fetch(&self, lease: &Lease, name: &OperationName) -> Result<Observation, Fault> {
+        let (at, began) = (self.clock.now(), self.clock.monotonic());
         failpoint!("fp-w2");
         let answer = self.api.operation(name).await;
         let outcome = match &answer {
@@ -188,7 +191,12 @@ impl Looker<'_> {
             Err(Fault::Unavailable { .. }) => self.gate.unreachable(self.clock.monotonic()),
             _ => self.gate.reached(),
         }
-        metrics::fetch(outcome, self.clock.monotonic().saturating_sub(began));
+        let took = self.clock.monotonic().saturating_sub(began);
+        metrics::fetch(outcome, took);
+        self.traces.record(|| {
+            let error = answer.is_err().then_some(outcome);
+            trace::fetch(lease, name, When { began: at, took }, outcome, error)
+        });
         answer.map(|fetched| fetched.observation)
     }
 

@@ -25,6 +25,7 @@ pub mod send;
 mod slots;
 pub mod step;
 mod tell;
+mod trace;
 mod turns;
 mod write_down;
 

@@ -18,6 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use super::slots::{Slot, Slots, count};
+use super::trace::{self, When};
 use super::turns::{AGAIN, TakesTurns, Turn, until_stopped};
 use super::{SAFETY_POLL, WRITE_AGAIN};
 use crate::base::backoff::Backoff;
@@ -31,6 +32,7 @@ use crate::domain::ledger::{EffectEnd, EffectRecord, LeasedEffect, PlanEffects};
 use crate::effects::{Message, Registry};
 use crate::store::{Store, StoreError};
 use crate::telemetry::metrics;
+use crate::telemetry::traces::Traces;
 
 /// Sends what the outbox holds.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub struct Sender {
     lease: Duration,
     concurrency: usize,
     slots: Mutex<BTreeMap<String, Arc<Slots>>>,
+    traces: Traces,
 }
 
 impl Sender {
@@ -69,7 +72,15 @@ impl Sender {
             lease: settings.lease,
             concurrency: settings.concurrency,
             slots: Mutex::default(),
+            traces: Traces::default(),
         }
+    }
+
+    /// With spans that go there.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Traces) -> Self {
+        self.traces = traces;
+        self
     }
 
     /// Sends what is due and waits for all of it. Answers the states the effects are in now.
@@ -130,7 +141,7 @@ impl Sender {
     ) -> Option<EffectState> {
         let _coming = self.store.write_coming();
         let record = &effect.record;
-        let began = self.clock.monotonic();
+        let (at, began) = (self.clock.now(), self.clock.monotonic());
         let delivery = match self.registry.get(&record.effect) {
             Some(sink) => {
                 let message = Message {
@@ -139,7 +150,8 @@ impl Sender {
                     operation: record.operation_name.clone(),
                     payload: effect.payload.clone().into(),
                     attempt: record.attempts,
-                    now: self.clock.now(),
+                    now: at,
+                    traceparent: self.traces.traceparent(&trace::attempt_at(record).0),
                 };
                 let answer = tokio::select! {
                     answer = AssertUnwindSafe(sink.deliver(&message)).catch_unwind() => answer,
@@ -165,7 +177,10 @@ impl Sender {
             },
         };
         failpoint!("fp-w6");
-        metrics::effect_attempt(&record.effect, outcome_of(&delivery), self.since(began));
+        let (outcome, took) = (outcome_of(&delivery), self.since(began));
+        metrics::effect_attempt(&record.effect, outcome, took);
+        let when = When { began: at, took };
+        self.traces.record(|| trace::attempt(record, when, outcome));
         slot.asked();
         sent();
         let why = why_of(&delivery).map(ToOwned::to_owned);

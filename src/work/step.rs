@@ -38,6 +38,7 @@ use crate::domain::work::Outcome;
 use crate::gemini::GeminiApi;
 use crate::store::{Close, Room, Store, StoreError, WorkFailure};
 use crate::telemetry::metrics;
+use crate::telemetry::traces::Traces;
 
 /// The subject of the alert about a refused key.
 pub const KEY_ALERT: &str = "gemini/key";
@@ -69,6 +70,7 @@ pub struct Worker {
     remembered: AtomicBool,
     slots: Arc<Slots>,
     pub(super) lease: Duration,
+    pub(super) traces: Traces,
 }
 
 impl Worker {
@@ -93,7 +95,15 @@ impl Worker {
             remembered: AtomicBool::new(false),
             slots: Slots::new(worker.concurrency, worker.fresh_slots),
             lease: worker.lease,
+            traces: Traces::default(),
         }
+    }
+
+    /// With spans that go there.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Traces) -> Self {
+        self.traces = traces;
+        self
     }
 
     /// Whether the API can be asked.
@@ -275,6 +285,7 @@ impl Worker {
             ids: &*self.ids,
             policy: &self.policy,
             gate: &self.gate,
+            traces: &self.traces,
         }
     }
 

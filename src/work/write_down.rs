@@ -9,6 +9,7 @@ use super::WRITE_AGAIN;
 use super::look::Plan;
 use super::step::{ItemEnd, KEY_ALERT, Worker};
 use super::tell::{tell, tell_lag};
+use super::trace::{self, When};
 use crate::base::failpoint::failpoint;
 use crate::domain::ledger::Lease;
 use crate::store::{Applied, Close, Look, StoreError, Subject};
@@ -31,12 +32,20 @@ impl Worker {
             .looks
             .iter()
             .any(|l| matches!(l.subject, Subject::Found { .. }));
+        let (at, began) = (self.clock.now(), self.clock.monotonic());
         let applied = self.finish(lease, plan.looks, plan.close).await?;
+        let took = self.clock.monotonic().saturating_sub(began);
         failpoint!("fp-w5", if applied.iter().any(|one| matches!(one, Applied::Settled(_))));
         for one in &applied {
             tell(lease.reason, one);
             if let Applied::Settled(operation) = one {
                 tell_lag(lease.reason, operation, &plan.ended);
+                if self.traces.is_on() {
+                    let when = When { began: at, took };
+                    for span in trace::settled(operation, lease.reason, when) {
+                        self.traces.record(|| span);
+                    }
+                }
             }
         }
         match end {

@@ -47,8 +47,11 @@ const FOREIGN: &[(&str, &[&str])] = &[
             "effects",
             "simulator/webhooks",
             "cli/client",
+            "telemetry/traces",
         ],
     ),
+    ("opentelemetry_proto", &["telemetry/traces"]),
+    ("prost", &["telemetry/traces"]),
 ];
 
 /// Rooms a room may never name, whatever their floors.

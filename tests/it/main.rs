@@ -42,5 +42,6 @@ mod store;
 mod subscription;
 mod support;
 mod testing_doc;
+mod traces;
 mod verification_doc;
 mod web;

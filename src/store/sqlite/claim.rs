@@ -124,7 +124,8 @@ const CLAIM: &str = "
                      AND NOT EXISTS (SELECT 1 FROM work_queue WHERE state = 'leased' AND crashes >= 2)
                      ORDER BY available_at_ms, id LIMIT 1))
                  ORDER BY available_at_ms, id LIMIT ?4 + 0)
-    RETURNING id, lease_epoch, raw, kind_hint, reservation, reason, created_at_ms, available_at_ms, attempts, failures";
+    RETURNING id, lease_epoch, raw, kind_hint, reservation, event_id, reason, created_at_ms, available_at_ms, attempts,
+              failures";
 
 async fn take(
     connection: &mut SqliteConnection,

@@ -127,6 +127,7 @@ pub(super) fn lease(row: &SqliteRow) -> Result<Lease, StoreError> {
     let id: i64 = row.get("id");
     let kind: Option<String> = row.get("kind_hint");
     let reservation: Option<String> = row.get("reservation");
+    let event: Option<String> = row.get("event_id");
     Ok(Lease {
         id,
         epoch: row.get("lease_epoch"),
@@ -135,6 +136,7 @@ pub(super) fn lease(row: &SqliteRow) -> Result<Lease, StoreError> {
         reservation: reservation
             .map(|r| uuid(T, "reservation", &r))
             .transpose()?,
+        event: event.map(|e| uuid(T, "event_id", &e)).transpose()?,
         reason: Reason::from_word(&row.get::<String, _>("reason"))
             .ok_or_else(bad(T, "reason", &id))?,
         created_at: at(row.get("created_at_ms")),

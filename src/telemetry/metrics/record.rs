@@ -288,3 +288,8 @@ pub fn canary(outcome: &str) {
 pub fn canary_took(took: Duration) {
     histogram!(t::CANARY_SECONDS.name).record(took);
 }
+
+/// So many spans were `exported`, found the `queue_full`, were `undelivered`, or `refused`.
+pub fn trace_spans(outcome: &str, spans: u64) {
+    counter!(t::TRACE_SPANS.name, &[pair(&t::SPAN_END, outcome)]).increment(spans);
+}

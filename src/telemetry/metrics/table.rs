@@ -117,6 +117,7 @@ labels! {
     LOOP = "loop": Loops;
     ALERT_TURN = "turn": Listed(&["fired", "recovered"]);
     LOOK = "found": Listed(&["matching", "drift", "disabled", "missing", "failed"]);
+    SPAN_END = "outcome": Listed(&["exported", "queue_full", "undelivered", "refused"]);
     CANARY_END = "outcome": Listed(&["sent", "arrived", "missed", "failed"]);
     FILE = "file": Listed(&["db", "wal"]);
     VERSION = "version": Listed(&[env!("CARGO_PKG_VERSION")]);
@@ -257,6 +258,8 @@ table! {
         "Alerts that have not recovered.";
     BUILD_INFO = Gauge, Count, "build_info", [VERSION],
         "1, with the version of the program.";
+    TRACE_SPANS = Counter, Count, "trace_spans_total", [SPAN_END],
+        "Spans of traces, by what became of them.";
     START_TIME_SECONDS = Gauge, Seconds, "start_time_seconds", [],
         "When the process started, in seconds since 1970.";
     // The subscription.

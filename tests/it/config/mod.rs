@@ -161,6 +161,8 @@ fn another(key: &str, default: &toml::Value) -> String {
         ("hooks.dedupe_ttl", _) => "8d".into(),
         ("subscription.uri", _) => "https://other.example".into(),
         ("subscription.events", _) => "batch.failed".into(),
+        ("traces.endpoint", _) => "https://other.example/v1/traces".into(),
+        ("traces.sample_percent", _) => "99".into(),
         (_, toml::Value::Boolean(b)) => (!b).to_string(),
         (_, toml::Value::Integer(n)) => (n + 1).to_string(),
         (k, _) if k.ends_with("require") => "all".into(),

@@ -78,6 +78,7 @@ pub(crate) fn message(payload: impl Into<Bytes>) -> Message {
         payload: payload.into(),
         attempt: 1,
         now: now(),
+        traceparent: None,
     }
 }
 

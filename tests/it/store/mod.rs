@@ -8,6 +8,7 @@ mod plans;
 mod schema;
 mod sets;
 mod settled;
+mod soundness;
 mod suspects;
 mod upgrade;
 mod writer;

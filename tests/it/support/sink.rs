@@ -35,6 +35,7 @@ impl Got {
 #[derive(Debug, Default)]
 struct Memory {
     got: Vec<Got>,
+    traceparents: Vec<Option<String>>,
     answers: VecDeque<u16>,
     refused: BTreeMap<String, usize>,
     pause: Duration,
@@ -77,6 +78,11 @@ impl Sink {
         self.memory.lock().unwrap().got.clone()
     }
 
+    /// The `traceparent` of each request, in the same order.
+    pub(crate) fn traceparents(&self) -> Vec<Option<String>> {
+        self.memory.lock().unwrap().traceparents.clone()
+    }
+
     /// All it got, by operation.
     pub(crate) fn by_operation(&self) -> BTreeMap<String, Vec<Got>> {
         let mut all: BTreeMap<_, Vec<Got>> = BTreeMap::new();
@@ -103,12 +109,15 @@ async fn take(
     body: Bytes,
 ) -> StatusCode {
     let key = headers["webhook-id"].to_str().unwrap().to_owned();
+    let traceparent = headers.get("traceparent");
+    let traceparent = traceparent.map(|value| value.to_str().unwrap().to_owned());
     let (status, pause) = {
         let mut memory = memory.lock().unwrap();
         let status = memory.answers.pop_front().unwrap_or(200);
         if status != 200 {
             *memory.refused.entry(key.clone()).or_default() += 1;
         }
+        memory.traceparents.push(traceparent);
         memory.got.push(Got { key, body });
         (status, memory.pause)
     };
