@@ -2,10 +2,9 @@
 //!
 //! sqlx crosses a thread for every statement, so a statement per row would cap the receive rate.
 //! However many deliveries share a commit, their rows travel as one JSON document, and what need not be
-//! JSON, headers and bodies, as one blob that the rows point into: two trips, and three where a set
-//! holds duplicates. What comes back is one row too, the ids that were known already: sqlx hands each row
-//! over a channel. Rows come out of the document by `jsonb_each`: `json_each` would write each out as text,
-//! and read that again, wherever its value is named.
+//! JSON, headers and bodies, as one blob that the rows point into: three trips, and four where a set
+//! holds duplicates. Rows come out of the document by `jsonb_each`: `json_each` would write each out as
+//! text, and read that again, wherever its value is named.
 //!
 //! Order inside one transaction: dedupe rows decide who is new, then the new ones are captured and
 //! get their work items, then duplicates of unsettled operations get a wake-up if nobody holds one.
@@ -18,7 +17,6 @@ use std::collections::{HashMap, HashSet};
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::SqliteConnection;
-use uuid::Uuid;
 
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
@@ -56,10 +54,8 @@ const DEDUPE: &str = "
         outcome        = iif(expires_at_ms <= excluded.received_at_ms, excluded.outcome, outcome),
         received_at_ms = iif(expires_at_ms <= excluded.received_at_ms, excluded.received_at_ms, received_at_ms),
         duplicates     = iif(expires_at_ms <= excluded.received_at_ms, excluded.duplicates, duplicates + 1 + excluded.duplicates),
-        expires_at_ms  = iif(expires_at_ms <= excluded.received_at_ms, excluded.expires_at_ms, expires_at_ms);
-    SELECT json_group_array(value ->> 2) FROM jsonb_each(?1)
-    CROSS JOIN processed_events p ON p.source = value ->> 0 AND p.dedupe_key = value ->> 1
-    WHERE p.event_id <> value ->> 2";
+        expires_at_ms  = iif(expires_at_ms <= excluded.received_at_ms, excluded.expires_at_ms, expires_at_ms)
+    RETURNING event_id";
 
 /// Decides for each delivery whether it is new. A delivery without a key always is.
 async fn dedupe(
@@ -90,22 +86,19 @@ async fn dedupe(
             )
         })
         .collect();
-    // Which of those offered met a row of somebody else's.
-    let mut known: HashSet<Uuid> = HashSet::new();
+    // Whose row it is now: a copy's id is in none, for only the first of them was offered.
+    let mut owners: HashSet<String> = HashSet::new();
     if !rows.is_empty() {
-        let found: String = sqlx::query_scalar(DEDUPE)
+        let found: Vec<String> = sqlx::query_scalar(DEDUPE)
             .bind(document(&rows)?)
-            .fetch_one(connection)
+            .fetch_all(connection)
             .await?;
-        known = serde_json::from_str(&found).map_err(unreadable)?;
+        owners.extend(found);
     }
-    let offered: HashSet<Uuid> = rows.iter().map(|row| row.2).collect();
     Ok(deliveries
         .iter()
         .map(|delivery| {
-            // A copy was not offered: only the first of them was.
-            let is_new = delivery.dedupe_key.is_none()
-                || offered.contains(&delivery.id) && !known.contains(&delivery.id);
+            let is_new = delivery.dedupe_key.is_none() || owners.contains(&delivery.id.to_string());
             let verdict = if is_new {
                 delivery.verdict()
             } else {
@@ -146,7 +139,7 @@ const CAPTURE: &str = "
 /// A delivery in the document, in the order in which the statements count.
 #[derive(Serialize)]
 struct Row<'a>(
-    Uuid,
+    uuid::Uuid,
     &'a str,
     i64,
     &'static str,
@@ -157,8 +150,8 @@ struct Row<'a>(
     Option<&'a str>,
     Option<&'a str>,
     &'a str,
-    Option<Uuid>,
-    Option<Uuid>,
+    Option<uuid::Uuid>,
+    Option<uuid::Uuid>,
     Option<String>,
     // Where in the blob, counted from one, and how many bytes: the headers, then the body.
     usize,
@@ -275,11 +268,6 @@ async fn wake_again(
 
 fn document(rows: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(rows).map_err(unwritable)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
-fn unreadable(error: serde_json::Error) -> StoreError {
-    StoreError::Database(format!("the ids of duplicates cannot be read: {error}"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
