@@ -11,7 +11,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, watch};
 
 use super::super::error::StoreError;
-use super::deliveries;
+use super::deliveries::Insert;
 use super::write::{Answer, Arriving, Counters, Lane, PATIENCE, Write};
 use crate::base::clock::Clock;
 use crate::base::failpoint::failpoint;
@@ -42,6 +42,7 @@ pub(super) struct Task {
     pub(super) broken: watch::Sender<Option<String>>,
     pub(super) news: watch::Sender<u64>,
     pub(super) counters: Arc<Counters>,
+    pub(super) insert: Insert,
     pub(super) stop: Shutdown,
 }
 
@@ -263,7 +264,7 @@ impl Task {
             .into_iter()
             .map(|a| (a.delivery, (a.answer, a.room)))
             .unzip();
-        let result = deliveries::insert(&mut self.connection, &deliveries).await;
+        let result = self.insert.set(&mut self.connection, &deliveries).await;
         let answers: Vec<Answer> = match result {
             Ok(received) => askers
                 .into_iter()

@@ -33,6 +33,7 @@ use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot, watch};
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
 use super::commit::Task;
+use super::deliveries::Insert;
 use super::pool::Opened;
 use crate::base::clock::Clock;
 use crate::base::shutdown::Shutdown;
@@ -152,6 +153,7 @@ impl Writer {
             broken: broken_tx,
             news: news_tx,
             counters: Arc::clone(&counters),
+            insert: Insert::default(),
             stop: group.clone(),
         };
         group.spawn("store writer", task.run());
