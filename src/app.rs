@@ -136,11 +136,7 @@ impl App {
         let Listeners { public, admin } = Listeners::open(settings, inherited).await?;
         let addresses = (public.local_addr()?, admin.local_addr()?);
         start_loops(&parts, &groups.work);
-        let (file, stop) = (store.clone(), groups.work.clone());
-        groups.work.spawn(
-            "file check",
-            async move { file.check_the_rest(&stop).await },
-        );
+        check_meanwhile(&store, &groups.work);
         let health = health(settings, &store, &clock, &groups, &parts.worker);
         let door = Door::new(
             verifier.clone(),
@@ -316,6 +312,14 @@ impl Parts {
             .with_upkeep(Arc::clone(&self.upkeep))
             .with_web(Arc::clone(web))
     }
+}
+
+/// Lets a file that was opened unread be checked while it is used.
+fn check_meanwhile(store: &Store, group: &Shutdown) {
+    let (store, stop) = (store.clone(), group.clone());
+    group.spawn("file check", async move {
+        store.check_the_rest(&stop).await;
+    });
 }
 
 fn health(

@@ -9,7 +9,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::error::StoreError;
-use super::deliveries;
+use super::deliveries::Insert;
 use super::sets::{AsSet, Waiting, caught};
 use super::soundness;
 use super::write::{Answer, Arriving, Counters, Lane, PATIENCE, Run, Work, Write};
@@ -42,6 +42,7 @@ pub(super) struct Task {
     pub(super) broken: watch::Sender<Option<String>>,
     pub(super) news: watch::Sender<u64>,
     pub(super) counters: Arc<Counters>,
+    pub(super) insert: Insert,
     pub(super) stop: Shutdown,
 }
 
@@ -323,7 +324,7 @@ impl Task {
             .map(|a| (a.delivery, (a.answer, a.room)))
             .unzip();
         let result = if self.begin_next(open).await {
-            deliveries::insert(&mut self.connection, &deliveries).await
+            self.insert.set(&mut self.connection, &deliveries).await
         } else {
             Err(open.lost.clone().unwrap_or(StoreError::Busy))
         };

@@ -2,15 +2,19 @@
 //!
 //! sqlx crosses a thread for every statement, so a statement per row would cap the receive rate.
 //! However many deliveries share a commit, their rows travel as one JSON document, and what need not be
-//! JSON, headers and bodies, as one blob that the rows point into: three trips, and four where a set
-//! holds duplicates. Rows come out of the document by `jsonb_each`: `json_each` would write each out as
-//! text, and read that again, wherever its value is named.
+//! JSON, headers and bodies, as one blob that the rows point into. Rows come out of the document by
+//! `jsonb_each`: `json_each` would write each out as text, and read that again, wherever its value is named.
 //!
-//! Order inside one transaction: dedupe rows decide who is new, then the new ones are captured and
-//! get their work items, then duplicates of unsettled operations get a wake-up if nobody holds one.
+//! Nearly always all of a set are new, so that is tried first, in one trip that asks for nothing back: a
+//! row handed over costs a wake-up. A dedupe row that is there already fails the statement, and with it
+//! the attempt, before anything is captured. Then the set is taken apart: dedupe rows decide who is new,
+//! then the new ones are captured and get their work items, then duplicates of unsettled operations get a
+//! wake-up if nobody holds one. Sets that follow one with duplicates are taken apart at once, until one
+//! has none ([`Insert`]).
 //!
 //! Races: the writer is alone, so check and insert cannot interleave. Two copies of one delivery in
-//! one set are told apart here, before SQL sees them.
+//! one set are told apart here, before SQL sees them. What a failed attempt did is rolled back to the
+//! savepoint that the caller opened, so that nothing counts twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +27,56 @@ use super::super::{NewDelivery, Received};
 use crate::domain::event::Verdict;
 use crate::domain::operation::{Kind, OperationRef};
 
-pub(super) async fn insert(
+/// Inserts sets, and remembers how the last one went.
+#[derive(Debug, Default)]
+pub(super) struct Insert {
+    /// The last set held duplicates: redeliveries come in crowds.
+    duplicates: bool,
+}
+
+impl Insert {
+    /// Inserts a set in the savepoint `one`, which the caller opened and nothing has used yet.
+    pub(super) async fn set(
+        &mut self,
+        connection: &mut SqliteConnection,
+        deliveries: &[NewDelivery],
+    ) -> Result<Vec<Received>, StoreError> {
+        if !self.duplicates && all_differ(deliveries) {
+            let all: Vec<&NewDelivery> = deliveries.iter().collect();
+            match capture(connection, &all, Keys::New).await {
+                Ok(()) => return Ok(deliveries.iter().map(as_new).collect()),
+                Err(sqlx::Error::Database(e)) if e.is_unique_violation() => {
+                    sqlx::query("ROLLBACK TO one")
+                        .execute(&mut *connection)
+                        .await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let received = apart(connection, deliveries).await?;
+        self.duplicates = received.iter().any(|r| r.verdict == Verdict::Duplicate);
+        Ok(received)
+    }
+}
+
+fn as_new(delivery: &NewDelivery) -> Received {
+    Received {
+        event_id: delivery.id,
+        verdict: delivery.verdict(),
+    }
+}
+
+/// Whether no two have one key.
+fn all_differ(deliveries: &[NewDelivery]) -> bool {
+    let mut keys = HashSet::with_capacity(deliveries.len());
+    deliveries.iter().all(|delivery| {
+        let key = delivery.dedupe_key.as_deref();
+        key.is_none_or(|key| keys.insert((delivery.source.as_str(), key)))
+    })
+}
+
+/// Inserts a set that may hold duplicates.
+async fn apart(
     connection: &mut SqliteConnection,
     deliveries: &[NewDelivery],
 ) -> Result<Vec<Received>, StoreError> {
@@ -34,7 +87,7 @@ pub(super) async fn insert(
         .filter(|(_, received)| received.verdict != Verdict::Duplicate)
         .map(|(delivery, _)| delivery)
         .collect();
-    capture(connection, &new).await?;
+    capture(connection, &new, Keys::Decided).await?;
     let again: Vec<&NewDelivery> = deliveries
         .iter()
         .zip(&verdicts)
@@ -118,6 +171,9 @@ const MAX_BYTES: usize = 4 << 20;
 // A full name is its own key, whoever else in the ledger ends in the same segment; only a short id is
 // looked up there.
 const CAPTURE: &str = "
+    INSERT INTO processed_events (source, dedupe_key, event_id, received_at_ms, outcome, expires_at_ms)
+    SELECT value ->> 1, value ->> 9, value ->> 0, value ->> 2, value ->> 3, value ->> 20
+    FROM jsonb_each(?1) WHERE value ->> 20 IS NOT NULL;
     INSERT INTO captured_events (id, source, received_at_ms, verdict, why, event_type, operation, segment,
                                  webhook_id, dedupe_key, proof, reservation, replay_of, user_metadata, headers, body)
     SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
@@ -135,6 +191,15 @@ const CAPTURE: &str = "
         reason = excluded.reason, fresh = 1, event_id = excluded.event_id,
         kind_hint = coalesce(kind_hint, excluded.kind_hint),
         reservation = coalesce(reservation, excluded.reservation)";
+
+/// Who writes the dedupe rows of captured deliveries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// Their capture, which fails on one that is there.
+    New,
+    /// Somebody did before.
+    Decided,
+}
 
 /// A delivery in the document, in the order in which the statements count.
 #[derive(Serialize)]
@@ -160,11 +225,14 @@ struct Row<'a>(
     usize,
     Option<&'static str>,
     &'static str,
+    // Until when its key counts, where it gets its dedupe row here.
+    Option<i64>,
 );
 
 impl<'a> Row<'a> {
     /// The row of a delivery, whose bytes it puts behind those in `blob`.
-    fn new(delivery: &'a NewDelivery, blob: &mut Vec<u8>) -> Result<Self, StoreError> {
+    fn new(delivery: &'a NewDelivery, keys: Keys, blob: &mut Vec<u8>) -> Result<Self, sqlx::Error> {
+        let key = delivery.dedupe_key.as_ref().filter(|_| keys == Keys::New);
         let operation = delivery.operation.as_ref();
         let headers_at = blob.len();
         delivery.write_headers(blob).map_err(unwritable)?;
@@ -193,6 +261,7 @@ impl<'a> Row<'a> {
                 .and_then(OperationRef::kind_hint)
                 .map(Kind::as_str),
             delivery.reason().as_str(),
+            key.map(|_| delivery.dedupe_until.as_millis()),
         ))
     }
 }
@@ -202,14 +271,15 @@ impl<'a> Row<'a> {
 async fn capture(
     connection: &mut SqliteConnection,
     new: &[&NewDelivery],
-) -> Result<(), StoreError> {
+    keys: Keys,
+) -> Result<(), sqlx::Error> {
     let mut waiting = new.iter().peekable();
     while waiting.peek().is_some() {
         let (mut rows, mut blob) = (Vec::new(), Vec::new());
         while blob.len() < MAX_BYTES
             && let Some(delivery) = waiting.next()
         {
-            rows.push(Row::new(delivery, &mut blob)?);
+            rows.push(Row::new(delivery, keys, &mut blob)?);
         }
         sqlx::query(CAPTURE)
             .bind(document(&rows)?)
@@ -266,11 +336,10 @@ async fn wake_again(
     Ok(())
 }
 
-fn document(rows: &impl Serialize) -> Result<String, StoreError> {
+fn document(rows: &impl Serialize) -> Result<String, sqlx::Error> {
     serde_json::to_string(rows).map_err(unwritable)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
-fn unwritable(error: serde_json::Error) -> StoreError {
-    StoreError::Database(error.to_string())
+fn unwritable(error: serde_json::Error) -> sqlx::Error {
+    sqlx::Error::Encode(error.into())
 }

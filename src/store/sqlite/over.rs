@@ -4,6 +4,7 @@
 
 use super::super::Reader;
 use super::super::error::StoreError;
+use super::lists::first_id;
 use super::upkeep::Retention;
 use crate::base::clock::Timestamp;
 
@@ -37,10 +38,14 @@ impl Reader {
             ("notices", NOTICES, operations),
             ("requests", REQUESTS, now),
         ] {
-            let (rows, oldest, newest): (i64, Option<i64>, Option<i64>) = sqlx::query_as(statement)
-                .bind(before.as_millis())
-                .fetch_one(&self.pool)
-                .await?;
+            let query = sqlx::query_as(statement);
+            let query = if what == "events" {
+                query.bind(first_id(before))
+            } else {
+                query.bind(before.as_millis())
+            };
+            let (rows, oldest, newest): (i64, Option<i64>, Option<i64>) =
+                query.fetch_one(&self.pool).await?;
             all.push(Over {
                 what,
                 rows: u64::try_from(rows).unwrap_or(0),
@@ -60,7 +65,7 @@ const OPERATIONS: &str = "
         AND e.state IN ('planned', 'sending', 'ambiguous', 'held'))";
 const EVENTS: &str = "
     SELECT count(*), min(e.received_at_ms), max(e.received_at_ms) FROM captured_events e
-    WHERE e.received_at_ms < ?1
+    WHERE e.id < ?1
     AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.segment = e.segment AND o.settled_at_ms IS NULL)
     AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = e.segment AND q.state IN ('ready', 'leased'))";
 const BODIES: &str = "

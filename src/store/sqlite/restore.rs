@@ -164,7 +164,7 @@ async fn prepare(
         for statement in [
             "UPDATE operations SET effects_withheld = 1 WHERE state IN ('pending', 'gone', 'anomalous')",
             // A delivery from before the backup is not one that the restored service answered.
-            "UPDATE work_queue SET reason = 'reconcile' WHERE state IN ('ready', 'leased')",
+            "UPDATE work_queue SET reason = 'reconcile' WHERE state <> 'done' AND state IN ('ready', 'leased')",
         ] {
             sqlx::query(statement).execute(&mut *all).await?;
         }

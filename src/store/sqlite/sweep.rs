@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::super::error::StoreError;
 use super::super::{Reader, Store};
 use super::ledger::{by_id, log};
+use super::lists::first_id;
 use super::rows::{operation, select_operations, uuid};
 use super::settle::set_told;
 use super::write::Lane;
@@ -370,10 +371,10 @@ impl Reader {
         since: Timestamp,
     ) -> Result<bool, StoreError> {
         Ok(sqlx::query_scalar(
-            "SELECT count(*) > 0 FROM captured_events INDEXED BY captured_events_age \
-             WHERE received_at_ms >= ?1 AND source = ?2 AND (verdict = 'ignored' OR segment = ?3) AND replay_of IS NULL",
+            "SELECT count(*) > 0 FROM captured_events \
+             WHERE id >= ?1 AND source = ?2 AND (verdict = 'ignored' OR segment = ?3) AND replay_of IS NULL",
         )
-        .bind(since.as_millis())
+        .bind(first_id(since))
         .bind(source)
         .bind(webhook)
         .fetch_one(&self.pool)

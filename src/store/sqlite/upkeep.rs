@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use sqlx::SqliteConnection;
+use sqlx::{Encode, Sqlite, SqliteConnection, Type};
 
 use super::super::error::StoreError;
 use super::super::{Reader, Store};
 use super::alerts;
 use super::ledger::name_hash;
+use super::lists::first_id;
 use super::write::Lane;
 use crate::base::clock::Timestamp;
 use crate::base::failpoint::failpoint;
@@ -160,53 +161,53 @@ async fn batch(
     let events = delete(
         connection,
         "DELETE FROM captured_events WHERE id IN (SELECT e.id FROM captured_events e \
-         WHERE e.received_at_ms < ?1 AND NOT EXISTS (SELECT 1 FROM operations o \
+         WHERE e.id < ?1 AND NOT EXISTS (SELECT 1 FROM operations o \
              WHERE o.segment = e.segment AND o.settled_at_ms IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM work_queue q WHERE q.segment = e.segment AND q.state IN ('ready', 'leased')) \
-         ORDER BY e.received_at_ms LIMIT ?2)",
-        now.before(keep.events),
+         ORDER BY e.id LIMIT ?2)",
+        first_id(now.before(keep.events)),
     )
     .await?;
     let dedupe_rows = delete(
         connection,
         "DELETE FROM processed_events WHERE (source, dedupe_key) IN (SELECT source, dedupe_key \
          FROM processed_events WHERE expires_at_ms < ?1 ORDER BY expires_at_ms LIMIT ?2)",
-        now,
+        now.as_millis(),
     )
     .await?;
     let work_items = delete(
         connection,
         "DELETE FROM work_queue WHERE id IN (SELECT id FROM work_queue WHERE state = 'done' \
          AND finished_at_ms < ?1 ORDER BY finished_at_ms LIMIT ?2)",
-        now.before(keep.finished),
+        now.before(keep.finished).as_millis(),
     )
     .await?;
     let tombstones = delete(
         connection,
         "DELETE FROM tombstones WHERE name_hash IN (SELECT name_hash FROM tombstones \
          WHERE expires_at_ms < ?1 ORDER BY expires_at_ms LIMIT ?2)",
-        now,
+        now.as_millis(),
     )
     .await?;
     let alerts = delete(
         connection,
         "DELETE FROM alerts WHERE subject IN (SELECT subject FROM alerts WHERE state = 'recovered' \
          AND recovered_at_ms < ?1 ORDER BY recovered_at_ms LIMIT ?2)",
-        now.before(keep.operations),
+        now.before(keep.operations).as_millis(),
     )
     .await?;
     let notices = delete(
         connection,
         "DELETE FROM effects WHERE id IN (SELECT id FROM effects WHERE operation_id IS NULL \
          AND planned_at_ms < ?1 AND state IN ('done', 'dead') ORDER BY planned_at_ms LIMIT ?2)",
-        now.before(keep.operations),
+        now.before(keep.operations).as_millis(),
     )
     .await?;
     let requests = delete(
         connection,
         "DELETE FROM requests WHERE id IN (SELECT id FROM requests WHERE expires_at_ms < ?1 \
          ORDER BY expires_at_ms LIMIT ?2)",
-        now,
+        now.as_millis(),
     )
     .await?;
     Ok(Pruned {
@@ -245,10 +246,10 @@ async fn empty_bodies(
 async fn delete(
     connection: &mut SqliteConnection,
     statement: &'static str,
-    before: Timestamp,
+    before: impl for<'q> Encode<'q, Sqlite> + Type<Sqlite> + Send + 'static,
 ) -> Result<u64, StoreError> {
     let done = sqlx::query(statement)
-        .bind(before.as_millis())
+        .bind(before)
         .bind(BATCH)
         .execute(connection)
         .await?;

@@ -34,6 +34,7 @@ use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot, watch};
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
 use super::commit::Task;
+use super::deliveries::Insert;
 use super::finish::Finish;
 use super::pool::Opened;
 use super::receipt::Receipt;
@@ -182,6 +183,7 @@ impl Writer {
             broken: broken_tx,
             news: news_tx,
             counters: Arc::clone(&counters),
+            insert: Insert::default(),
             stop: group.clone(),
         };
         group.spawn("store writer", task.run());

@@ -193,6 +193,43 @@ async fn a_duplicate_wakes_its_operation_whatever_became_of_another_with_the_sam
     }
 }
 
+/// A set too large for one statement, with a duplicate at its end: what came before it was inserted when
+/// the duplicate shows.
+#[tokio::test]
+async fn a_duplicate_at_the_end_of_a_large_set_swallows_nothing_before_it() {
+    let base = TestStore::open().await;
+    let large = |key| NewDelivery {
+        body: Bytes::from(vec![b'x'; 2_200_000]),
+        ..delivery(
+            &base,
+            &Item {
+                source: "gemini",
+                key: Some(key),
+                operation: Some(usize::from(key)),
+                ignored: false,
+            },
+        )
+    };
+    base.store.deliver(large(0)).await.unwrap();
+    let mut waiting = Vec::new();
+    for key in [1, 2, 0] {
+        let (store, delivery) = (base.store.clone(), large(key));
+        waiting.push(queued(async move { store.deliver(delivery).await }).await);
+    }
+    let mut verdicts = Vec::new();
+    for answer in join_all(waiting).await {
+        verdicts.push(answer.unwrap().verdict);
+    }
+    let accepted = Verdict::Accepted;
+    let expected = [accepted, accepted, Verdict::Duplicate];
+    assert_eq!(verdicts, expected);
+    let filter = EventFilter::default();
+    let page = base.store.events(&filter, None, 10).await.unwrap();
+    let duplicates: Vec<_> = page.items.iter().rev().map(|e| e.duplicates).collect();
+    assert_eq!(duplicates, [1, 0, 0]);
+    base.close().await;
+}
+
 /// Claims what waits and closes it without an ending.
 async fn look_at_all(base: &TestStore) {
     for lease in base.store.claim(100, 100, 100, MEMORY).await.unwrap() {

@@ -197,7 +197,7 @@ const WHOLE: [(&str, &str); 9] = [
     // A restore touches everything that is on its way, once.
     (
         "UPDATE work_queue SET reason = 'reconcile'",
-        "SCAN work_queue USING INDEX work_queue_open_segment",
+        "SCAN work_queue USING INDEX work_queue_open",
     ),
     ("UPDATE effects SET state = 'held'", "SCAN effects"),
     // Items that wait for one operation: its own and those under its short ids.

@@ -182,7 +182,7 @@ fn below(cursor: Option<uuid::Uuid>, until: Option<Timestamp>) -> Piece {
 }
 
 /// What sorts before every id made at `at`, and behind those made earlier.
-fn first_id(at: Timestamp) -> String {
+pub(super) fn first_id(at: Timestamp) -> String {
     let ms = at.as_millis().clamp(0, 0xffff_ffff_ffff);
     let mut id = format!("{ms:012x}");
     id.insert(8, '-');
