@@ -74,6 +74,56 @@ def history(db, rows, at):
     connection.close()
 
 
+def house(db, operations, at):
+    """What the operator's pages look into: `operations` of the last six days, two deliveries each, one in
+    ten a video, one failed, every tenth with an effect that is done. Whatever the size, 50
+    operations are pending, 50 work items and 50 effects dead, so that a page has as much to show."""
+    connection = opened(db)
+    step = 6 * 86_400_000 / operations
+    when = f"CAST({at - 6 * 86_400_000} + i * {step} AS INTEGER)"
+    one = ID.format(at=when)
+    name = "iif(i % 10 = 3, 'models/veo-3.1-generate-preview/operations/fill-' || i, 'batches/fill-' || i)"
+    state = f"iif(i > {operations} - 50, 'pending', iif(i % 10 = 7, 'failed', 'succeeded'))"
+    connection.execute("BEGIN")
+    connection.execute(
+        numbers(operations) + ", o AS (SELECT i, "
+        f"{one} AS id, {name} AS name, {when} AS at, {state} AS state FROM n) "
+        "INSERT INTO operations (id, name, segment, kind, job_kind, registered, state, submitted_at_ms, "
+        "registered_at_ms, settled_at_ms, settled_by, next_check_at_ms, overdue_at_ms, attempts, told, "
+        "effects_expected, body_hash) SELECT id, name, 'fill-' || i, iif(i % 10 = 3, 'video', 'batch'), 'nightly', 1, "
+        "state, at, at, iif(state = 'pending', NULL, at), iif(state = 'pending', NULL, 'webhook'), "
+        f"iif(state = 'pending', {at} + 3000000, NULL), iif(state = 'pending', {at} + 21600000, NULL), 1, "
+        "iif(state = 'pending', 'undecided', 'webhook'), iif(state = 'pending', NULL, i % 10 = 0), "
+        "iif(state = 'pending', NULL, 'fill') FROM o")
+    for turn in (1, 2):
+        # The second delivery of each is a second later.
+        event = ID.format(at=f"({when} + {1000 * (turn - 1)})").replace("2654435761", str(2654435761 + 2 * turn))
+        key = f"printf('id:msg_{turn}_%08x_%d', (i * 2654435761) & 0xffffffff, i)"
+        connection.execute(
+            numbers(operations) + "INSERT INTO captured_events (id, source, received_at_ms, verdict, event_type, "
+            f"operation, segment, webhook_id, dedupe_key, proof, headers, body) SELECT {event}, 'gemini', "
+            f"{when} + {1000 * (turn - 1)}, 'accepted', iif(i % 10 = 3, 'video.generated', 'batch.succeeded'), {name}, "
+            f"'fill-' || i, substr({key}, 4), {key}, 'shared_header+standard_webhooks', ?1, CAST(?2 AS BLOB) FROM n",
+            (HEADERS, BODY))
+    connection.execute(
+        "INSERT INTO work_queue (ref_key, raw, segment, kind_hint, event_id, reason, fresh, state, created_at_ms, "
+        "available_at_ms, outcome, finished_at_ms) SELECT operation, operation, segment, 'batch', id, 'webhook', 1, "
+        "'done', received_at_ms, received_at_ms, 'settled', received_at_ms FROM captured_events ORDER BY id")
+    connection.execute(
+        "UPDATE work_queue SET state = 'dead', outcome = 'rejected', last_error = 'the API rejects the request' "
+        "WHERE id > (SELECT max(id) - 50 FROM work_queue)")
+    connection.execute(
+        "INSERT INTO effects (id, operation_id, operation_name, effect, cause, idempotency_key, payload, state, "
+        "planned_at_ms, next_attempt_at_ms, give_up_at_ms, attempts, finished_at_ms) SELECT id, id, name, 'notify', "
+        "state, 'fill-' || id, CAST('{}' AS BLOB), 'done', settled_at_ms, settled_at_ms, settled_at_ms + 86400000, 1, "
+        "settled_at_ms FROM operations WHERE effects_expected = 1 ORDER BY id")
+    connection.execute(
+        "UPDATE effects SET state = 'dead', last_error = 'HTTP 500' WHERE id IN "
+        "(SELECT id FROM effects ORDER BY id DESC LIMIT 50)")
+    connection.execute("COMMIT")
+    connection.close()
+
+
 def ready(db, count, at, prefix="ready"):
     """`count` work items that are due."""
     connection = opened(db)

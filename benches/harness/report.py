@@ -4,7 +4,7 @@
 def markdown(results):
     parts = [head(results), goals(results)]
     for name, make in (("receive", receive), ("open-loop", open_loop), ("worker", worker), ("reconcile", reconcile),
-                       ("rows", rows), ("memory", memory), ("callgrind", callgrind)):
+                       ("rows", rows), ("pages", pages), ("memory", memory), ("callgrind", callgrind)):
         if name in results:
             parts.append(make(results[name]))
     return "\n".join(parts)
@@ -146,6 +146,18 @@ def rows(part):
         f"{lives['deliveries_a_day']:,} deliveries, {lives['bytes_after_two'] / 2**20:.1f} MiB after {2 * lives['days_kept']}.", "",
     ]
     return "\n".join(lines)
+
+
+def pages(part):
+    small, large = part["operations"]
+    few, many = part["pages"][str(small)], part["pages"][str(large)]
+    return "\n".join([
+        "## The operator's pages", "",
+        f"GETs over one connection, signed in: a file with {small:,} operations and {2 * small:,} events against one with {large:,} "
+        f"and {2 * large:,}. µs until the last byte, p50; the first of each is not counted, and stands beside.", "",
+        f"| | {small:,} | {large:,} | ratio | most | the first |", "|---|---|---|---|---|---|",
+        *(f"| {what} | {few[what]['p50_us']:,} | {one['p50_us']:,} | {part['ratios'][what]:.2f} | {one['max_us']:,} | "
+          f"{one['first_us']:,} |" for what, one in many.items()), ""])
 
 
 def memory(part):

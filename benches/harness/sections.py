@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from . import fill, parts
+from . import fill, pages, parts
 from .place import say
 
 
@@ -313,4 +313,4 @@ def total(out):
 
 
 SECTIONS = {"receive": receive, "open-loop": open_loop, "worker": worker, "reconcile": reconcile, "rows": rows,
-            "memory": memory, "callgrind": callgrind}
+            "pages": pages.measure, "memory": memory, "callgrind": callgrind}

@@ -29,6 +29,7 @@ mod logging;
 mod metrics;
 mod model;
 mod openapi;
+mod page_doc;
 mod payloads;
 mod service;
 mod simulator_api;

@@ -28,6 +28,8 @@ use crate::config::settings::Scope;
 
 /// Largest form, bytes.
 const MAX_FORM: u64 = 16 * 1024;
+/// Paths that only lead on: what is to be said is left for the page behind them.
+const LEADS_ON: [&str; 2] = ["/login", "/operations/named"];
 /// The field that carries the session's word.
 pub(super) const CSRF_FIELD: &str = "csrf";
 
@@ -102,7 +104,8 @@ impl Seat {
             .get::<Https>()
             .is_some_and(|Https(yes)| *yes);
         let scheme = if https { "https" } else { "http" };
-        let shown = parts.method == Method::GET && !by_itself;
+        let leads_on = LEADS_ON.contains(&parts.uri.path());
+        let shown = parts.method == Method::GET && !by_itself && !leads_on;
         Some(Self {
             said: shown.then(|| sessions.said(&session.key)).flatten(),
             session,

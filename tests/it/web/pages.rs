@@ -291,6 +291,10 @@ async fn fetching_replaying_and_putting_back_do_what_they_say() {
         (303, "/queue?state=dead")
     );
     assert_eq!(full.dead().await, 0);
+    // What only leads on shows nothing, so it must leave the sentence to the page it leads to.
+    for on in ["/login", "/operations/named?name=done"] {
+        assert_eq!(visitor.get(on).await.status, 303, "{on}");
+    }
     visitor.page("/queue").await.shows("Put back: 1 item.");
 }
 
