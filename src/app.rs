@@ -40,7 +40,6 @@ use crate::effects::plan::Planner;
 use crate::gemini::GeminiApi;
 use crate::gemini::client::HttpGemini;
 use crate::gemini::webhooks::WebhookApi;
-use crate::http::admin::admin_router;
 use crate::http::health::{Health, Watched, public_health_router};
 use crate::http::hooks::{self, Door};
 use crate::http::layers::{self, Common};
@@ -49,6 +48,7 @@ use crate::http::peers::Peers;
 use crate::http::serve::{self, ServeSettings};
 use crate::http::state::AdminState;
 use crate::http::web::Web;
+use crate::http::{admin::admin_router, echo};
 use crate::receive::Receiver;
 use crate::reconcile::Reconciler;
 use crate::reconcile::rotation::Rotation;
@@ -191,7 +191,7 @@ impl App {
             ("admin listener", admin, admin_router(state)),
         ] {
             let (serving, stop) = (ServeSettings::from(&settings.server), groups.doors.clone());
-            let routes = layers::wrap(routes, common.clone());
+            let routes = echo::wrap(layers::wrap(routes, common.clone()), &*common.ids);
             let listening = serve::serve(listener, routes, serving, stop);
             groups.doors.spawn(name, listening);
         }
