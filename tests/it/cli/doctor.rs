@@ -163,7 +163,7 @@ async fn the_public_address_must_lead_to_this_very_process() {
     drop(other);
 
     let answers = |code: u16| {
-        let status = axum::http::StatusCode::from_u16(code).unwrap();
+        let status = http::StatusCode::from_u16(code).unwrap();
         axum::Router::new().fallback(move || async move { status })
     };
     for (code, words) in [
