@@ -26,7 +26,7 @@ use anyhow::Context;
 
 use self::groups::Groups;
 pub use self::loops::LOOPS;
-use self::loops::{intervals, start_loops};
+use self::loops::{check_meanwhile, intervals, start_loops};
 use self::reload::{Secrets, kept_secrets, verifier};
 pub use self::signals::Asked;
 use self::signals::Hangup;
@@ -43,7 +43,6 @@ use crate::effects::plan::Planner;
 use crate::gemini::GeminiApi;
 use crate::gemini::client::HttpGemini;
 use crate::gemini::webhooks::WebhookApi;
-use crate::http::admin::admin_router;
 use crate::http::health::{Health, Watched, public_health_router};
 use crate::http::hooks::{self, Door};
 use crate::http::layers::{self, Common};
@@ -52,6 +51,7 @@ use crate::http::peers::Peers;
 use crate::http::serve::{self, ServeSettings};
 use crate::http::state::AdminState;
 use crate::http::web::Web;
+use crate::http::{admin::admin_router, echo};
 use crate::receive::Receiver;
 use crate::reconcile::Reconciler;
 use crate::reconcile::rotation::Rotation;
@@ -175,7 +175,7 @@ impl App {
             ("admin listener", admin, admin_router(state)),
         ] {
             let (serving, stop) = (ServeSettings::from(&settings.server), groups.doors.clone());
-            let routes = layers::wrap(routes, common.clone());
+            let routes = echo::wrap(layers::wrap(routes, common.clone()), &*common.ids);
             let listening = serve::serve(listener, routes, serving, stop);
             groups.doors.spawn(name, listening);
         }
@@ -312,14 +312,6 @@ impl Parts {
             .with_upkeep(Arc::clone(&self.upkeep))
             .with_web(Arc::clone(web))
     }
-}
-
-/// Lets a file that was opened unread be checked while it is used.
-fn check_meanwhile(store: &Store, group: &Shutdown) {
-    let (store, stop) = (store.clone(), group.clone());
-    group.spawn("file check", async move {
-        store.check_the_rest(&stop).await;
-    });
 }
 
 fn health(

@@ -10,6 +10,7 @@ use crate::reconcile::Reconciler;
 use crate::reconcile::subscription::Subscription;
 use crate::reconcile::upkeep::Upkeep;
 use crate::reconcile::watch::Watch;
+use crate::store::Store;
 use crate::work::{Sender, Worker};
 
 /// The names of the supervised loops.
@@ -48,6 +49,14 @@ fn start<T, F>(
     let (part, stop) = (Arc::clone(part), group.clone());
     group.spawn_loop(name, move |heart| {
         run(Arc::clone(&part), stop.clone(), heart)
+    });
+}
+
+/// Lets a file that was opened unread be checked while it is used.
+pub(super) fn check_meanwhile(store: &Store, group: &Shutdown) {
+    let (store, stop) = (store.clone(), group.clone());
+    group.spawn("file check", async move {
+        store.check_the_rest(&stop).await;
     });
 }
 

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::failure::Failure;
 use crate::base::secret::Secret;
+use crate::http::echo::{CHALLENGE, ECHO};
 
 /// Longest wait for a connection: what is not there on loopback says so at once.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -135,6 +136,49 @@ pub(super) async fn health(url: Url) -> Result<(bool, Value), String> {
         .await
         .unwrap_or_else(|_| json!({"status": status.as_u16()}));
     Ok((status.is_success(), document))
+}
+
+/// What answered a challenge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Echo {
+    pub(super) status: u16,
+    /// The answer to the challenge, if there was one.
+    pub(super) echo: Option<String>,
+}
+
+/// Sends a challenge and nothing else. `Err` holds chosen words when nothing answered.
+pub(super) async fn challenge(url: Url, challenge: &str, wait: Duration) -> Result<Echo, String> {
+    let mut http = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(wait);
+    let host = url.host_str().unwrap_or_default();
+    if host.starts_with("127.") || host == "localhost" || host == "[::1]" {
+        // A proxy of the environment is for the world outside.
+        http = http.no_proxy();
+    }
+    let http = http
+        .build()
+        .map_err(|_| "an HTTP client cannot be made".to_owned())?;
+    let asked = http.get(url).header(CHALLENGE, challenge).send().await;
+    let answer = asked.map_err(|error| cause(error, wait))?;
+    let echo = answer.headers().get(ECHO).and_then(|v| v.to_str().ok());
+    Ok(Echo {
+        status: answer.status().as_u16(),
+        echo: echo.map(ToOwned::to_owned),
+    })
+}
+
+/// The deepest cause of an error, without the address.
+fn cause(error: reqwest::Error, wait: Duration) -> String {
+    if error.is_timeout() {
+        return format!("no answer within {}", humantime::format_duration(wait));
+    }
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 /// The base URL that reaches `listen` from this machine.

@@ -1,61 +1,67 @@
 //! `doctor`: everything that can be judged about this installation without changing it.
 //!
-//! Design: a list of checks, each of which ends as `well`, `ill` with its findings, or `skipped` because
-//! an earlier one stands in its way. A finding says what is wrong, where, and what to do. The file is
-//! opened read-only and without the lock, so the answer is the same beside a service as without one;
-//! what a service repairs by itself within seconds may show up if it is asked at that instant.
+//! Design: a list of checks, each of which ends as `ok`, as `warning` or `problem` with its findings, or
+//! as `skipped` because something stands in its way. A finding says what is wrong, where, and what to
+//! do. The file is opened read-only and without the lock, so the answer is the same beside a service as
+//! without one; what a service repairs by itself within seconds may show up if it is asked at that
+//! instant. What is asked elsewhere is asked at the same time, and each answer is waited for a few
+//! seconds at most.
 
-use std::fmt::Write as _;
+mod end;
+mod path;
+mod provider;
+
 use std::path::Path;
+use std::time::Duration;
 
 use bytesize::ByteSize;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::end::{End, Finding};
 use super::args::Global;
 use super::failure::Failure;
-use super::output::{Output, printable};
+use super::output::Output;
 use super::{check, load};
 use crate::base::clock::{Clock as _, SystemClock};
 use crate::config::Settings;
 use crate::reconcile::upkeep;
-use crate::store::{self, Bounds, Reader, Violation};
+use crate::store::{self, Bounds, Reader};
 
-/// One thing that is wrong.
-struct Finding {
-    what: String,
-    remedy: String,
-    /// The broken promise, when it is one.
-    invariant: Option<&'static str>,
-    place: Option<String>,
-}
-
-/// How one check ended.
-enum End {
-    /// Nothing is wrong; what there is to say besides.
-    Well(String),
-    Ill(Vec<Finding>),
-    Skipped(&'static str),
-}
+/// Longest wait for one answer from elsewhere.
+const WAIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(global: &Global, output: &Output) -> Result<(), Failure> {
     let configuration = match check::usable(global)? {
-        Ok(_) => End::Well(String::new()),
+        Ok(loaded) => {
+            let remedy = "see the table of keys in config/default.toml";
+            let warnings = loaded
+                .warnings
+                .iter()
+                .map(|w| Finding::new(w.what.clone(), remedy).mild().at(&w.key));
+            End::of(warnings.collect(), "")
+        }
         Err(problems) => {
             let finding =
                 |p: &crate::config::Problem| Finding::new(p.what.clone(), p.fix.clone()).at(&p.key);
-            End::Ill(problems.0.iter().map(finding).collect())
+            End::Found(problems.0.iter().map(finding).collect())
         }
     };
     // A file can be judged although a secret is missing.
-    let ends = match load::for_client(global) {
-        Ok(loaded) => file_checks(&loaded.settings).await,
-        Err(_) => FILE_CHECKS.map(|name| (name, End::Skipped("the configuration cannot be read"))),
+    let others = if let Ok(loaded) = load::for_client(global) {
+        let settings = &loaded.settings;
+        let (file, provider, path) = tokio::join!(
+            file_checks(settings),
+            provider::checks(settings),
+            path::check(settings)
+        );
+        file.into_iter().chain(provider).chain([path]).collect()
+    } else {
+        let skipped = |_| End::skipped("the configuration cannot be read");
+        (1..NAMES.len()).map(skipped).collect::<Vec<_>>()
     };
-    let ends: Vec<_> = [("configuration", configuration)]
-        .into_iter()
-        .chain(ends)
-        .collect();
-    let well = !ends.iter().any(|(_, end)| matches!(end, End::Ill(_)));
+    let ends = std::iter::once(configuration).chain(others);
+    let ends: Vec<_> = NAMES.into_iter().zip(ends).collect();
+    let well = !ends.iter().any(|(_, end)| end.is_problem());
     let document = json!({
         "well": well,
         "checks": ends.iter().map(|(name, end)| end.document(name)).collect::<Vec<_>>(),
@@ -66,55 +72,65 @@ pub(super) async fn run(global: &Global, output: &Output) -> Result<(), Failure>
     if well { Ok(()) } else { Err(Failure::Silent) }
 }
 
-const FILE_CHECKS: [&str; 3] = ["disk", "file", "ledger"];
+const NAMES: [&str; 9] = [
+    "configuration",
+    "disk",
+    "file",
+    "ledger",
+    "clock",
+    "key",
+    "models",
+    "webhook",
+    "path",
+];
 
-async fn file_checks(settings: &Settings) -> [(&'static str, End); 3] {
+async fn file_checks(settings: &Settings) -> [End; 3] {
     let path = settings.store.path.as_path();
     let (file, ledger) = match Reader::open(path).await {
         Ok(reader) => (form(&reader).await, promises(&reader, settings).await),
-        Err(error) => (
-            End::Ill(vec![Finding::new(error.to_string(), String::new())]),
-            End::Skipped("the file cannot be opened"),
-        ),
+        Err(error) => {
+            let remedy = "`hookledger serve` makes it at store.path (HOOK_DB); a damaged one is replaced \
+                          by `hookledger restore`";
+            (
+                Finding::new(error.to_string(), remedy).into(),
+                End::skipped("the file cannot be opened"),
+            )
+        }
     };
-    let [a, b, c] = FILE_CHECKS;
-    [
-        (a, disk(path, settings.store.min_free_disk)),
-        (b, file),
-        (c, ledger),
-    ]
+    [disk(path, settings.store.min_free_disk), file, ledger]
 }
 
 /// Room for more, on a file system that keeps its promises.
 fn disk(path: &Path, wanted: u64) -> End {
     if let Err(error) = store::check_file_system(path) {
-        return End::Ill(vec![Finding::new(error.to_string(), String::new())]);
+        return Finding::new(error.to_string(), "put store.path on a local disk").into();
     }
     match store::disk_free(path) {
-        None => End::Skipped("the system does not tell how much is free"),
-        Some(free) if free < wanted => End::Ill(vec![Finding::new(
+        None => End::skipped("the system does not tell how much is free"),
+        Some(free) if free < wanted => Finding::new(
             format!("only {} are free, store.min_free_disk is {}", ByteSize(free), ByteSize(wanted)),
-            "make room: below it the service is not ready, and on a full disk it refuses deliveries".to_owned(),
-        )]),
-        Some(free) => End::Well(format!("{} free", ByteSize(free))),
+            "make room: below it the service is not ready, and on a full disk it refuses deliveries",
+        )
+        .into(),
+        Some(free) => End::Ok(format!("{} free", ByteSize(free))),
     }
 }
 
 /// The properties that a file is made with and that no later start repairs.
 async fn form(reader: &Reader) -> End {
     match reader.form().await {
-        Ok(wrong) if wrong.is_empty() => End::Well(reader.path().display().to_string()),
+        Ok(wrong) if wrong.is_empty() => End::Ok(reader.path().display().to_string()),
         Ok(wrong) => {
             let remedy =
                 "something else has written this file: restore a backup that hookledger wrote";
-            End::Ill(
+            End::Found(
                 wrong
                     .into_iter()
-                    .map(|what| Finding::new(what, remedy.to_owned()))
+                    .map(|what| Finding::new(what, remedy))
                     .collect(),
             )
         }
-        Err(error) => End::Ill(vec![Finding::new(error.to_string(), String::new())]),
+        Err(error) => Finding::new(error.to_string(), "").into(),
     }
 }
 
@@ -128,80 +144,8 @@ async fn promises(reader: &Reader, settings: &Settings) -> End {
         drained: false,
     };
     match reader.audit(&bounds).await {
-        Ok(broken) if broken.is_empty() => End::Well("every promise is kept".to_owned()),
-        Ok(broken) => End::Ill(broken.into_iter().map(Finding::from).collect()),
-        Err(error) => End::Ill(vec![Finding::new(error.to_string(), String::new())]),
-    }
-}
-
-impl Finding {
-    fn new(what: String, remedy: String) -> Self {
-        Self {
-            what,
-            remedy,
-            invariant: None,
-            place: None,
-        }
-    }
-
-    fn at(mut self, place: &str) -> Self {
-        self.place = Some(place.to_owned());
-        self
-    }
-
-    fn line(&self) -> String {
-        let start = [self.invariant, self.place.as_deref()];
-        let mut line = start.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        if !line.is_empty() {
-            line.push_str(": ");
-        }
-        line.push_str(&self.what);
-        if !self.remedy.is_empty() {
-            line.push_str("; ");
-            line.push_str(&self.remedy);
-        }
-        printable(&line)
-    }
-}
-
-impl From<Violation> for Finding {
-    fn from(broken: Violation) -> Self {
-        Self {
-            what: broken.what,
-            remedy: broken.remedy.to_owned(),
-            invariant: Some(broken.invariant),
-            place: Some(broken.place),
-        }
-    }
-}
-
-impl End {
-    fn document(&self, name: &str) -> Value {
-        match self {
-            Self::Well(note) => json!({"check": name, "state": "well", "note": note}),
-            Self::Skipped(why) => json!({"check": name, "state": "skipped", "note": why}),
-            Self::Ill(findings) => {
-                let findings = findings.iter().map(|f| {
-                    json!({"invariant": f.invariant, "place": f.place, "what": f.what, "remedy": f.remedy})
-                });
-                json!({"check": name, "state": "ill", "findings": findings.collect::<Vec<_>>()})
-            }
-        }
-    }
-
-    fn text(&self, name: &str) -> String {
-        let mut text = match self {
-            Self::Well(note) => format!("{name:13}  well     {}", printable(note)),
-            Self::Skipped(why) => format!("{name:13}  skipped  {why}"),
-            Self::Ill(_) => format!("{name:13}  ill"),
-        };
-        text.truncate(text.trim_end().len());
-        if let Self::Ill(findings) = self {
-            for finding in findings {
-                _ = write!(text, "\n  {}", finding.line());
-            }
-        }
-        text.push('\n');
-        text
+        Ok(broken) if broken.is_empty() => End::Ok("every promise is kept".to_owned()),
+        Ok(broken) => End::Found(broken.into_iter().map(Finding::from).collect()),
+        Err(error) => Finding::new(error.to_string(), "").into(),
     }
 }

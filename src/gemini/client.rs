@@ -74,7 +74,7 @@ pub struct HttpGemini {
     /// The same place under the other documented version, for the one service both may have.
     pub(super) other_base: Option<Base>,
     pub(super) webhooks_at: ServiceVersion,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     limit: Limit,
     client: Client,
     credentials: Swap<Credentials>,

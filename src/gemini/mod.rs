@@ -7,6 +7,7 @@
 pub mod client;
 mod download;
 pub mod error;
+pub mod glance;
 pub mod limit;
 pub mod list;
 pub mod text;

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod body;
+pub mod echo;
 pub mod error;
 pub mod failures;
 mod gauges;

@@ -48,6 +48,10 @@ pub enum FaultKind {
     Garbage,
     /// The API acts, but the answer carries the name of another resource.
     WrongName,
+    /// The API acts, but its `Date` is `ms` ahead (ten minutes when absent).
+    DateAhead,
+    /// The API acts, but its `Date` is `ms` behind (ten minutes when absent).
+    DateBehind,
 }
 
 /// One fault and where it applies.
@@ -68,7 +72,7 @@ pub struct Fault {
     /// Only for this method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// How long a hang lasts, in milliseconds.
+    /// How long a hang lasts, or how far a date is off, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ms: Option<u64>,
     /// What `RetryInfo` and `Retry-After` ask for, in milliseconds.
@@ -113,6 +117,16 @@ impl Fault {
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.method = Some(method.into());
         self
+    }
+
+    /// The time that this fault tells instead of `now`.
+    pub(crate) fn date(&self, now: Timestamp) -> Timestamp {
+        let by = Duration::from_millis(self.ms.unwrap_or(600_000));
+        if self.fault == FaultKind::DateAhead {
+            now.after(by)
+        } else {
+            now.before(by)
+        }
     }
 
     pub(crate) fn hang(&self) -> Duration {

@@ -143,7 +143,7 @@ def main(work: pathlib.Path) -> None:
     assert service.wait(30) == 0
     doctor = subprocess.run([HOOKLEDGER, "--json", "doctor"], cwd=work, env=drill.environment, capture_output=True, text=True)
     checks = {check["check"]: check["state"] for check in json.loads(doctor.stdout)["checks"]}
-    assert checks["file"] == checks["ledger"] == "well", doctor.stdout
+    assert checks["file"] == checks["ledger"] == "ok", doctor.stdout
     with closing(sqlite3.connect(drill.db)) as file:
         stored = {row[0] for row in file.execute("SELECT webhook_id FROM captured_events")}
     missing = (set(first) | set(second)) - stored

@@ -56,6 +56,7 @@ use self::error::ApiError;
 use self::reply::Reply;
 use super::Simulator;
 use super::faults::{Fault, FaultKind};
+use crate::base::clock::Timestamp;
 
 /// Largest request body, in bytes: results and uploads are kept in memory.
 const LARGEST_BODY: usize = 256 * 1024 * 1024;
@@ -184,7 +185,9 @@ fn instead(fault: &Fault) -> Option<Result<Reply, ApiError>> {
         | FaultKind::Reset
         | FaultKind::Truncated
         | FaultKind::Garbage
-        | FaultKind::WrongName => return None,
+        | FaultKind::WrongName
+        | FaultKind::DateAhead
+        | FaultKind::DateBehind => return None,
     })
 }
 
@@ -208,8 +211,23 @@ async fn spoil(sim: &Simulator, fault: &Fault, mut reply: Reply) -> Response {
             reply.body = other_name(&reply.body, sim).into();
             reply.whole()
         }
+        FaultKind::DateAhead | FaultKind::DateBehind => {
+            // The clock's own time: the model's may have been moved ahead.
+            match http_date(fault.date(sim.clock.now())) {
+                Some(date) => reply.with("date", date).whole(),
+                None => reply.whole(),
+            }
+        }
         _ => reply.whole(),
     }
+}
+
+/// A moment as `Date` tells it.
+fn http_date(at: Timestamp) -> Option<String> {
+    let at = jiff::Timestamp::from_millisecond(at.as_millis()).ok()?;
+    jiff::fmt::rfc2822::DateTimePrinter::new()
+        .timestamp_to_rfc9110_string(&at)
+        .ok()
 }
 
 /// The body with the resource's own name exchanged for one that nobody has.
