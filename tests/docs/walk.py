@@ -132,6 +132,10 @@ class Walk:
             self.shell.run(f"export {token}=$(hookledger secret new)")
         self.shell.run("export GEMINI_API_KEY=any HOOK_DB=$PWD/webhook.db")
 
+    def signing_secret(self) -> None:
+        self.shell.run("export GEMINI_WEBHOOK_SECRETS=$(hookledger secret new --whsec) "
+                       "HOOKLEDGER__SOURCES__GEMINI__JWT=false")
+
     def no_secrets(self) -> None:
         self.shell.run(f"unset {' '.join(TOKENS)} HOOK_DB")
 
