@@ -25,7 +25,7 @@ TOKENS = ["HOOK_PATH_TOKEN", "HOOK_SHARED_SECRET", "HOOKLEDGER_ADMIN_TOKEN"]
 
 # What a reader's machine has, and this one has not: systemd is the shell's own jobs here.
 PRELUDE = r"""
-set -E
+set -E -o pipefail
 trap 'failed=1' ERR
 curl() { case " $* " in *' -i '*|*' -w '*) command curl "$@";; *) command curl --fail-with-body "$@";; esac; }
 cargo() { :; }
@@ -229,13 +229,14 @@ def blocks(text: str):
     while number < len(lines):
         line = lines[number]
         number += 1
-        if found := re.fullmatch(r"<!-- walk: (.*) -->", line):
+        if found := re.fullmatch(r" *<!-- walk: (.*) -->", line):
             remark = found[1]
-        elif found := re.fullmatch(r"```(\w*)", line):
-            start = number
-            while lines[number] != "```":
+        elif found := re.fullmatch(r"( *)```(\w*)", line):
+            start, indent = number, found[1]
+            while lines[number] != f"{indent}```":
                 number += 1
-            yield start, found[1], remark, "\n".join(lines[start:number])
+            block = "\n".join(line.removeprefix(indent) for line in lines[start:number])
+            yield start, found[2], remark, block
             number += 1
             remark = None
 
@@ -268,7 +269,7 @@ def walk(name: str, work: pathlib.Path) -> tuple[int, int, int]:
 def main() -> int:
     wanted = sys.argv[2:] or FILES
     shown = {str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
-             if re.search(r"^```(sh|console)$", path.read_text(), re.M)}
+             if re.search(r"^ *```(sh|console)$", path.read_text(), re.M)}
     # tests/quickstart walks through that one.
     strangers = shown - set(FILES) - {"docs/QUICKSTART.md"}
     if strangers:

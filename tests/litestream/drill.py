@@ -43,12 +43,13 @@ class Drill:
         self.config = work / "litestream.yml"
         self.config.write_text(json.dumps({"dbs": [{"path": str(self.db), "replicas": [
             {"path": str(self.replica), "sync-interval": "100ms"}]}]}))
-        self.acknowledged: list[str] = []
+        self.started: list[subprocess.Popen] = []
         self.http = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def start(self) -> subprocess.Popen:
         with open(self.work / "service.log", "a") as log:
             service = subprocess.Popen([HOOKLEDGER, "serve"], cwd=self.work, env=self.environment, stdout=log, stderr=log)
+        self.started.append(service)
         until("the service is up", lambda: self.get("/readyz") == 200)
         return service
 
@@ -112,11 +113,12 @@ def until(what: str, true) -> None:
         time.sleep(0.05)
 
 
-def main(work: pathlib.Path) -> None:
-    drill = Drill(work)
+def main(drill: Drill) -> None:
+    work = drill.work
     service = drill.start()
     with open(work / "litestream.log", "w") as log:
         replicating = subprocess.Popen([LITESTREAM, "replicate", "-config", drill.config], stdout=log, stderr=log)
+    drill.started.append(replicating)
     first = drill.load("first")
     assert len(first) == SENDERS * EACH, f"{len(first)} of {SENDERS * EACH} were acknowledged beside litestream"
     copy = work / "copy.db"
@@ -154,12 +156,16 @@ def main(work: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     folder = pathlib.Path(tempfile.mkdtemp())
+    drill = Drill(folder)
     try:
-        main(folder)
+        main(drill)
     except BaseException:
         for name in ("service.log", "litestream.log"):
             if (folder / name).exists():
                 print("\n".join((folder / name).read_text().splitlines()[-8:]))
         raise
     finally:
+        for process in drill.started:
+            process.kill()
+            process.wait()
         shutil.rmtree(folder)

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -40,6 +40,8 @@ pub(super) struct Task {
     pub(super) normal: mpsc::Receiver<Write>,
     pub(super) deliveries: mpsc::UnboundedReceiver<Arriving>,
     pub(super) broken: watch::Sender<Option<String>>,
+    /// Whether the file was checked, by its start or since.
+    pub(super) proven: Arc<AtomicBool>,
     pub(super) news: watch::Sender<u64>,
     pub(super) counters: Arc<Counters>,
     pub(super) insert: Insert,
@@ -92,7 +94,7 @@ impl Task {
             }
             self.commit(group).await;
         }
-        if self.broken.borrow().is_none() {
+        if self.proven.load(Ordering::Acquire) && self.broken.borrow().is_none() {
             soundness::set_mark(&mut self.connection).await;
         }
         if let Err(error) = self.connection.close().await {
@@ -281,9 +283,11 @@ impl Task {
             match caught(S::NAME, S::together(&mut self.connection, &set)).await {
                 Ok(all) => said = all,
                 Err(error) => {
-                    self.counters.sets_undone.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(write = S::NAME, %error, "a set could not be written; each is tried alone");
                     self.undo(open, &error).await;
+                    if open.lost.is_none() {
+                        self.counters.sets_undone.fetch_add(1, Ordering::Relaxed);
+                        tracing::warn!(write = S::NAME, %error, "a set could not be written; each is tried alone");
+                    }
                 }
             }
         }
@@ -344,7 +348,8 @@ impl Task {
                 if open.lost.is_none() {
                     self.undo(open, &error).await;
                 }
-                if !matches!(error, StoreError::Broken(_)) {
+                // What ended the whole commit is told of at its end.
+                if open.lost.is_none() && !matches!(error, StoreError::Broken(_)) {
                     self.note(&error);
                 }
             }

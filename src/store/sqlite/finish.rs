@@ -161,14 +161,15 @@ async fn end_leases(
     let mut named = HashSet::new();
     let rows: Vec<_> = set
         .iter()
-        .filter(|item| named.insert(item.lease.id))
         .filter_map(|item| match &item.close {
             Close::Done(outcome) => {
                 let (id, epoch) = (item.lease.id, item.lease.epoch);
                 Some((id, epoch, outcome.as_str(), item.now.as_millis()))
             }
+            // Written alone, so its name is not taken here: it may be a stale lease of one that is held.
             Close::Again(..) | Close::Release => None,
         })
+        .filter(|(id, ..)| named.insert(*id))
         .collect();
     if rows.is_empty() {
         return Ok(HashSet::new());

@@ -161,13 +161,13 @@ pub(super) async fn check_readable(
     }
 }
 
-/// Whether the file is one of this program or of an older one.
-pub(super) async fn is_ours(
+/// Whether the file is one of this program's, and needs no migration.
+pub(super) async fn is_current(
     connection: &mut SqliteConnection,
     path: &Path,
 ) -> Result<bool, OpenError> {
     let found = newest_found(connection, path).await?;
-    Ok(found.is_some_and(|found| found <= newest_known()))
+    Ok(found == Some(newest_known()))
 }
 
 fn newest_known() -> i64 {
@@ -300,7 +300,16 @@ pub(super) async fn check_file(
     writer: &mut SqliteConnection,
     path: &Path,
 ) -> Result<(), OpenError> {
-    let report: String = sqlx::query_scalar("PRAGMA quick_check(1)")
+    check_by(writer, path, "PRAGMA quick_check(1)").await
+}
+
+/// Refuses the file unless what the pragma reports first is `ok`.
+pub(super) async fn check_by(
+    writer: &mut SqliteConnection,
+    path: &Path,
+    pragma: &'static str,
+) -> Result<(), OpenError> {
+    let report: String = sqlx::query_scalar(pragma)
         .fetch_one(&mut *writer)
         .await
         .map_err(sqlite_error(path))?;

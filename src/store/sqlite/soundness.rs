@@ -3,16 +3,18 @@
 //! Problem: `quick_check` reads every page. Before anything is accepted that is right after a crash, but
 //! after a mere restart it turns deliveries away for as long as it takes: sixteen seconds for 3 GB.
 //!
-//! Design: whoever closes the file says in its header (`user_version`) that it was closed whole, and
-//! whoever opens it takes that back. A file that says so and is larger than
-//! [`OpenOptions::check_at_once`](super::super::OpenOptions) is opened unread and checked meanwhile, table
-//! by table, on a connection of its own; any other is checked first. Damage found late makes the store
-//! broken, as an I/O error does: nothing is accepted any more and the process ends. It closes without the
-//! mark, so the next start checks first and is refused.
+//! Design: whoever has checked the file and closes it says so in its header (`user_version`), and whoever
+//! opens it takes that back. A file that says so, needs no migration and is larger than
+//! [`OpenOptions::check_at_once`](super::super::OpenOptions) is opened without reading its tables, which
+//! are checked meanwhile, one by one, on a connection of their own; any other is checked first. Schema and
+//! free list always are: whoever writes takes pages from the list, and that is quick. Damage found late
+//! makes the store broken, as an I/O error does: nothing is accepted any more and the process ends. It
+//! closes without the mark, so the next start checks first and is refused.
 //!
-//! Races: the mark is gone, in a commit, before the first write of the new process, so one that dies at
-//! any instant leaves none. A check that a stop cuts off has found nothing and begins anew with the next
-//! start. Each table is a read of its own, so the write-ahead log can be emptied between two.
+//! Races: the mark is gone, in a commit, before the first write of the new process. One that dies leaves
+//! none, unless it dies in the last steps of its orderly end, when all is committed that ever will be. A
+//! check that a stop or an error cuts off has proven nothing: no mark, and the next start checks first.
+//! Each table is a read of its own, so the write-ahead log can be emptied between two.
 
 use std::path::Path;
 
@@ -20,7 +22,7 @@ use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 
 use super::super::error::{OpenError, StoreError, is_damage};
 use super::super::{Reader, Store};
-use super::pool::{base_options, check_file, is_ours, sqlite_error};
+use super::pool::{base_options, check_by, check_file, is_current, sqlite_error};
 use crate::base::shutdown::Shutdown;
 
 /// In the header of a file that was closed whole.
@@ -35,8 +37,12 @@ pub(super) async fn check_or_defer(
     check_at_once: u64,
 ) -> Result<bool, OpenError> {
     let large = std::fs::metadata(path).is_ok_and(|file| file.len() > check_at_once);
-    let whole = large && is_ours(writer, path).await? && mark(writer, path).await? == CLOSED_WHOLE;
-    if !whole {
+    let whole =
+        large && is_current(writer, path).await? && mark(writer, path).await? == CLOSED_WHOLE;
+    if whole {
+        // Of a check by table, this one looks at the free list.
+        check_by(writer, path, "PRAGMA quick_check(sqlite_schema)").await?;
+    } else {
         check_file(writer, path).await?;
     }
     Ok(whole)
@@ -75,10 +81,13 @@ impl Store {
         tracing::info!("the file was closed whole and is large: it is checked while it is used");
         match self.reader.check_tables(stop).await {
             Ok(()) if stop.is_stopping() => {}
-            Ok(()) => tracing::info!("the file is whole"),
+            Ok(()) => {
+                self.writer.prove();
+                tracing::info!("the file is whole");
+            }
             Err(StoreError::Broken(why)) => self.writer.break_with(why),
             Err(error) => {
-                tracing::warn!(%error, "the file could not be checked; `hookledger doctor` checks it too");
+                tracing::warn!(%error, "the file could not be checked; the next start does it first");
             }
         }
     }

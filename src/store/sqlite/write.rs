@@ -24,7 +24,7 @@
 //! from then on and the process is expected to end ([`Writer::broken`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -121,7 +121,7 @@ pub(crate) struct Writer {
     room_total: u32,
     broken: watch::Receiver<Option<String>>,
     breaking: watch::Sender<Option<String>>,
-    unchecked: bool,
+    proven: Arc<AtomicBool>,
     news: watch::Receiver<u64>,
     counters: Arc<Counters>,
 }
@@ -163,7 +163,8 @@ impl Writer {
         let (normal, normal_rx) = mpsc::channel(1024);
         let (deliveries, deliveries_rx) = mpsc::unbounded_channel();
         let (broken_tx, broken) = watch::channel(None);
-        let (breaking, unchecked) = (broken_tx.clone(), opened.unchecked);
+        let breaking = broken_tx.clone();
+        let proven = Arc::new(AtomicBool::new(!opened.unchecked));
         let (news_tx, news) = watch::channel(0);
         let counters = Arc::new(Counters::default());
         // One permit a KiB: a semaphore counts to u32::MAX.
@@ -181,6 +182,7 @@ impl Writer {
             normal: normal_rx,
             deliveries: deliveries_rx,
             broken: broken_tx,
+            proven: Arc::clone(&proven),
             news: news_tx,
             counters: Arc::clone(&counters),
             insert: Insert::default(),
@@ -195,7 +197,7 @@ impl Writer {
             room_total,
             broken,
             breaking,
-            unchecked,
+            proven,
             news,
             counters,
         }
@@ -298,9 +300,14 @@ impl Writer {
         }
     }
 
-    /// Whether the file was opened without reading it.
-    pub(super) const fn is_unchecked(&self) -> bool {
-        self.unchecked
+    /// Whether the file was opened without reading it, and nobody has since.
+    pub(super) fn is_unchecked(&self) -> bool {
+        !self.proven.load(Ordering::Acquire)
+    }
+
+    /// The file has been read, and is whole.
+    pub(super) fn prove(&self) {
+        self.proven.store(true, Ordering::Release);
     }
 
     /// From now on nothing is written any more: somebody has found the file damaged.

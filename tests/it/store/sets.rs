@@ -146,6 +146,25 @@ async fn a_stale_lease_settles_nothing_and_its_neighbours_do() {
 }
 
 #[tokio::test]
+async fn a_stale_lease_that_goes_back_does_not_take_the_place_of_the_one_that_is_held() {
+    let base = TestStore::open().await;
+    let (records, leases) = leased(&base, 1).await;
+    let stale = Lease {
+        epoch: leases[0].epoch - 1,
+        ..leases[0].clone()
+    };
+    let back = finishing(&base, &stale, Vec::new(), Close::Release).await;
+    let held = settling(&base, &leases[0], &records[0]).await;
+    let (back, held) = (back.await, held.await);
+    assert!(matches!(back, Err(StoreError::Fenced { .. })), "{back:?}");
+    assert!(
+        matches!(held.as_deref(), Ok([Applied::Settled(_)])),
+        "{held:?}"
+    );
+    assert_eq!(on_disk(&base, 0).await, SETTLED);
+}
+
+#[tokio::test]
 async fn one_settlement_that_fails_undoes_none_of_its_neighbours() {
     let base = TestStore::open().await;
     let (records, leases) = leased(&base, 3).await;

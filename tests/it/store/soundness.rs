@@ -1,7 +1,7 @@
 //! When the file is checked: first after a crash, meanwhile after an orderly end, and what follows from
 //! damage that is found late.
 
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,4 +117,44 @@ async fn a_stop_cuts_the_check_off() {
     large.store.check_the_rest(&stopped).await;
     large.store.beat().await.unwrap();
     large.close().await;
+    // Nothing was proven, so the next start checks first.
+    let refused = Large::open(&dir).await.map(drop);
+    assert!(
+        matches!(refused, Err(OpenError::Damaged { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_free_list_is_found_before_anybody_takes_a_page_from_it() {
+    let dir = filled().await;
+    sql(
+        &dir,
+        "DELETE FROM operation_log WHERE at_ms % 2 = 0 OR at_ms > 1000",
+    )
+    .await;
+    sql(&dir, "PRAGMA wal_checkpoint(TRUNCATE)").await;
+    let large = Large::open(&dir).await.unwrap();
+    large.close().await;
+    sql(&dir, "PRAGMA wal_checkpoint(TRUNCATE)").await;
+    // How many free pages there are stands in the header (https://www.sqlite.org/fileformat.html).
+    let path = options(&dir).path;
+    let mut file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut count = [0; 4];
+    file.seek(SeekFrom::Start(36)).unwrap();
+    file.read_exact(&mut count).unwrap();
+    let count = u32::from_be_bytes(count);
+    assert!(count > 1, "nothing is free");
+    file.seek(SeekFrom::Start(36)).unwrap();
+    file.write_all(&(count - 1).to_be_bytes()).unwrap();
+    drop(file);
+    let refused = Large::open(&dir).await.map(drop);
+    let Err(OpenError::Damaged { what, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(what.contains("reelist"), "{what}");
 }
