@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hookledger");
 /// How long a debug build may take from `exec` to ready.
-const UP: Duration = Duration::from_secs(20);
+const UP: Duration = Duration::from_secs(120);
 
 /// One running `hookledger serve`. Killed when dropped.
 #[derive(Debug)]
