@@ -282,6 +282,13 @@ impl Access {
         }
     }
 
+    pub(super) async fn effect(&self, id: Uuid) -> Result<Value, Failure> {
+        match &self.via {
+            Via::Service(service) => service.get(&format!("/api/v1/effects/{id}"), &[]).await,
+            Via::File(file) => file.effect(id).await,
+        }
+    }
+
     /// Sends an effect again (`None`), or closes it.
     pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {
         match (&self.via, end) {

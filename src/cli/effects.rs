@@ -7,7 +7,7 @@ use super::access::Access;
 use super::args::{Effects, End, Nested};
 use super::bulk::{self, Bulk, Job};
 use super::failure::Failure;
-use super::output::{Column, Output, cell};
+use super::output::{Column, Output, cell, fields};
 use super::watch;
 use crate::domain::effect::EffectState;
 
@@ -21,6 +21,21 @@ const COLUMNS: [Column; 8] = [
     ("NEXT ATTEMPT", "next_attempt_at"),
     ("LAST ERROR", "last_error"),
 ];
+const FIELDS: [&str; 13] = [
+    "id",
+    "operation_id",
+    "operation_name",
+    "effect",
+    "cause",
+    "idempotency_key",
+    "state",
+    "planned_at",
+    "next_attempt_at",
+    "give_up_at",
+    "attempts",
+    "finished_at",
+    "last_error",
+];
 
 pub(super) async fn run(
     access: &Access,
@@ -32,6 +47,10 @@ pub(super) async fn run(
             let ask = || access.effects(&flags, &page);
             let print = |out: &Output, found: &Value| out.list(found, "effects", &COLUMNS);
             return watch::show(output, page.watch.every, ask, print, |_| false).await;
+        }
+        Effects::Show { id } => {
+            let effect = access.effect(id).await?;
+            return output.answer(&effect, |_| fields(&effect, &FIELDS));
         }
         Effects::Retry {
             id: None,

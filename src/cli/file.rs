@@ -6,6 +6,7 @@
 //! than a refusal.
 
 mod bulk;
+mod effects;
 mod keep;
 
 use std::future::Future;
@@ -16,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::args::{EffectFlags, End, EventFlags, OperationFlags, PageArgs, QueueFlags, Which};
+use super::args::{EventFlags, OperationFlags, PageArgs, QueueFlags, Which};
 use super::backup::with_backup;
 use super::failure::Failure;
 use super::output;
@@ -28,7 +29,7 @@ use crate::domain::ledger::{CapturedEvent, Operation};
 use crate::domain::operation::{JobKind, OperationName, OperationRef};
 use crate::effects::plan::Undecided;
 use crate::receive::{Receiver, Replayed};
-use crate::store::{Binding, EffectRetry, OpenError, OpenOptions, Page, Reader, Registered, Store};
+use crate::store::{Binding, OpenError, OpenOptions, Page, Reader, Registered, Store};
 use crate::verify::PathTokens;
 use crate::work::{Policy, Registrar};
 
@@ -297,45 +298,9 @@ impl File {
         paged("items", &found)
     }
 
-    pub(super) async fn effects(
-        &self,
-        flags: &EffectFlags,
-        page: &PageArgs,
-    ) -> Result<Value, Failure> {
-        let found = self
-            .reader()
-            .await?
-            .effects(&flags.filter(), id_cursor(page)?, page.limit)
-            .await?;
-        paged("effects", &found)
-    }
-
     pub(super) async fn alerts(&self) -> Result<Value, Failure> {
         let open = self.reader().await?.open_alerts().await?;
         Ok(json!({"alerts": document(&open)?}))
-    }
-
-    pub(super) async fn decide_effect(&self, id: Uuid, end: Option<End>) -> Result<Value, Failure> {
-        let what = match end {
-            None => EffectRetry::Again,
-            Some(End::Done) => EffectRetry::Done,
-            Some(End::Dead) => EffectRetry::Dead,
-        };
-        self.write(|w| async move {
-            let done = w.registrar.resolve_effect(id, what).await?;
-            let effect = w.store.effect(id).await?;
-            let effect =
-                effect.ok_or_else(|| Failure::not_found("there is no effect of this id"))?;
-            if !done {
-                // Nobody is sending: the lock is ours. A crash left it so.
-                return Err(Failure::conflict(
-                    "the effect was being sent when the service ended; the next start decides \
-                     about it first",
-                ));
-            }
-            document(&effect)
-        })
-        .await
     }
 }
 

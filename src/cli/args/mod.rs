@@ -313,6 +313,12 @@ pub(super) enum Effects {
         #[command(flatten)]
         page: PageArgs,
     },
+    /// Show one
+    Show {
+        /// Effect id
+        #[arg(value_parser = effect_id)]
+        id: Uuid,
+    },
     /// Send one, or all that are stuck and fit, again with the same keys
     Retry {
         /// Effect id; without one say --state dead, held or ambiguous

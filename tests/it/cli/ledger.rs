@@ -161,6 +161,7 @@ fn what_is_not_there_is_three() {
         &["events", "show", nobody],
         &["events", "curl", nobody],
         &["events", "replay", nobody],
+        &["effects", "show", nobody],
         &["effects", "retry", nobody],
         &["effects", "resolve", nobody, "--as", "dead"],
         &["queue", "retry", "7"],

@@ -54,6 +54,12 @@ fn recover(place: &Place) {
         );
     }
     assert_eq!(place.json(&["queue", "retry"]), sum(1, 1, false));
+    let shown = place.run(&["effects", "show", "01a22c53-0003-7000-8000-000000000000"]);
+    assert!(
+        shown.stdout.contains("\nidempotency_key  key\n"),
+        "{}",
+        shown.stdout
+    );
     let text = place.run(&["effects", "retry", "--state", "dead"]);
     assert_eq!((text.code, text.stdout.as_str()), (0, "1 due again\n"));
     assert_eq!(

@@ -214,6 +214,7 @@ fn a_job_of_the_simulator_settles_and_its_effect_is_a_person_s_to_decide() {
     assert_eq!(replayed["status"], "accepted");
 
     let effect = refused["effects"][0]["id"].as_str().unwrap();
+    assert_eq!(place.json(&["effects", "show", effect])["state"], "dead");
     let again = place.run(&["effects", "retry", effect]);
     assert_eq!(again.code, 0, "{}", again.stderr);
     let tried = |o: &Value| state(o).as_deref() == Some("dead") && o["effects"][0]["attempts"] == 2;
