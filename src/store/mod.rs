@@ -130,10 +130,17 @@ impl NewDelivery {
     }
 
     /// Its headers as they are stored: a JSON list of pairs, values that are no text in base64.
-    fn write_headers(&self, into: &mut Vec<u8>) -> serde_json::Result<()> {
-        let mut list = serde_json::Serializer::new(into);
-        list.collect_seq(
-            self.headers
+    fn stored_headers(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&StoredHeaders(&self.headers))
+    }
+}
+
+struct StoredHeaders<'a>(&'a [(String, Bytes)]);
+
+impl Serialize for StoredHeaders<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(
+            self.0
                 .iter()
                 .map(|(name, value)| (name, HeaderValue(value))),
         )

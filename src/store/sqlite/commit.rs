@@ -19,7 +19,7 @@ use crate::base::shutdown::Shutdown;
 use crate::telemetry::metrics;
 
 /// Most deliveries in one commit: bounds how long the first of them waits.
-const MAX_GROUP: usize = 256;
+pub(super) const MAX_GROUP: usize = 256;
 /// Most other writes in one commit.
 const MAX_WRITES: usize = 64;
 

@@ -1,16 +1,13 @@
 //! Deliveries, inserted as a set.
 //!
 //! sqlx crosses a thread for every statement, so a statement per row would cap the receive rate.
-//! However many deliveries share a commit, their rows travel as one JSON document, and what need not be
-//! JSON, headers and bodies, as one blob that the rows point into. Rows come out of the document by
+//! Nearly always all of a set are new, so that is tried first, in one trip that asks for nothing back
+//! (`capture`): a row handed over costs a wake-up. A dedupe row that is there already fails the statement,
+//! and with it the attempt, before anything is captured. Then the set is taken apart: dedupe rows decide
+//! who is new, then the new ones are captured and get their work items, then duplicates of unsettled
+//! operations get a wake-up if nobody holds one. Sets that follow one with duplicates are taken apart at
+//! once, until one has none ([`Insert`]). What is rare travels as a JSON document, whose rows come out by
 //! `jsonb_each`: `json_each` would write each out as text, and read that again, wherever its value is named.
-//!
-//! Nearly always all of a set are new, so that is tried first, in one trip that asks for nothing back: a
-//! row handed over costs a wake-up. A dedupe row that is there already fails the statement, and with it
-//! the attempt, before anything is captured. Then the set is taken apart: dedupe rows decide who is new,
-//! then the new ones are captured and get their work items, then duplicates of unsettled operations get a
-//! wake-up if nobody holds one. Sets that follow one with duplicates are taken apart at once, until one
-//! has none ([`Insert`]).
 //!
 //! Races: the writer is alone, so check and insert cannot interleave. Two copies of one delivery in
 //! one set are told apart here, before SQL sees them. What a failed attempt did is rolled back to the
@@ -18,14 +15,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
-use serde_json::Value;
 use sqlx::SqliteConnection;
 
 use super::super::error::StoreError;
 use super::super::{NewDelivery, Received};
+use super::capture::{Keys, capture};
+use super::sets::document;
 use crate::domain::event::Verdict;
-use crate::domain::operation::{Kind, OperationRef};
+use crate::domain::operation::Kind;
 
 /// Inserts sets, and remembers how the last one went.
 #[derive(Debug, Default)]
@@ -165,131 +162,6 @@ async fn dedupe(
         .collect())
 }
 
-/// Most bytes of headers and bodies in one statement: SQLite copies them once more.
-const MAX_BYTES: usize = 4 << 20;
-
-// A full name is its own key, whoever else in the ledger ends in the same segment; only a short id is
-// looked up there.
-const CAPTURE: &str = "
-    INSERT INTO processed_events (source, dedupe_key, event_id, received_at_ms, outcome, expires_at_ms)
-    SELECT value ->> 1, value ->> 9, value ->> 0, value ->> 2, value ->> 3, value ->> 20
-    FROM jsonb_each(?1) WHERE value ->> 20 IS NOT NULL;
-    INSERT INTO captured_events (id, source, received_at_ms, verdict, why, event_type, operation, segment,
-                                 webhook_id, dedupe_key, proof, reservation, replay_of, user_metadata, headers, body)
-    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-           value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13,
-           CAST(substr(?2, value ->> 14, value ->> 15) AS TEXT), substr(?2, value ->> 16, value ->> 17)
-    FROM jsonb_each(?1);
-    INSERT INTO work_queue (ref_key, raw, segment, kind_hint, reservation, event_id, reason, fresh,
-                            state, created_at_ms, available_at_ms)
-    SELECT iif(instr(value ->> 6, '/'), value ->> 6,
-               coalesce((SELECT max(o.name) FROM operations o WHERE o.segment = value ->> 7 HAVING count(*) = 1), value ->> 6)),
-           value ->> 6, value ->> 7, value ->> 18, value ->> 11, value ->> 0, value ->> 19, 1, 'ready', value ->> 2, value ->> 2
-    FROM jsonb_each(?1) WHERE value ->> 3 = 'accepted'
-    ON CONFLICT (ref_key) WHERE state = 'ready' DO UPDATE SET
-        available_at_ms = min(available_at_ms, excluded.available_at_ms),
-        reason = excluded.reason, fresh = 1, event_id = excluded.event_id,
-        kind_hint = coalesce(kind_hint, excluded.kind_hint),
-        reservation = coalesce(reservation, excluded.reservation)";
-
-/// Who writes the dedupe rows of captured deliveries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keys {
-    /// Their capture, which fails on one that is there.
-    New,
-    /// Somebody did before.
-    Decided,
-}
-
-/// A delivery in the document, in the order in which the statements count.
-#[derive(Serialize)]
-struct Row<'a>(
-    uuid::Uuid,
-    &'a str,
-    i64,
-    &'static str,
-    Option<&'static str>,
-    Option<&'a str>,
-    Option<&'a str>,
-    Option<&'a str>,
-    Option<&'a str>,
-    Option<&'a str>,
-    &'a str,
-    Option<uuid::Uuid>,
-    Option<uuid::Uuid>,
-    Option<String>,
-    // Where in the blob, counted from one, and how many bytes: the headers, then the body.
-    usize,
-    usize,
-    usize,
-    usize,
-    Option<&'static str>,
-    &'static str,
-    // Until when its key counts, where it gets its dedupe row here.
-    Option<i64>,
-);
-
-impl<'a> Row<'a> {
-    /// The row of a delivery, whose bytes it puts behind those in `blob`.
-    fn new(delivery: &'a NewDelivery, keys: Keys, blob: &mut Vec<u8>) -> Result<Self, sqlx::Error> {
-        let key = delivery.dedupe_key.as_ref().filter(|_| keys == Keys::New);
-        let operation = delivery.operation.as_ref();
-        let headers_at = blob.len();
-        delivery.write_headers(blob).map_err(unwritable)?;
-        let body_at = blob.len();
-        blob.extend_from_slice(&delivery.body);
-        Ok(Self(
-            delivery.id,
-            &delivery.source,
-            delivery.received_at.as_millis(),
-            delivery.verdict().as_str(),
-            delivery.ignored_because,
-            delivery.event_type.as_deref(),
-            operation.map(OperationRef::raw),
-            operation.map(OperationRef::segment),
-            delivery.webhook_id.as_deref(),
-            delivery.dedupe_key.as_deref(),
-            &delivery.proof,
-            delivery.reservation,
-            delivery.replay_of,
-            delivery.user_metadata.as_ref().map(Value::to_string),
-            headers_at + 1,
-            body_at - headers_at,
-            body_at + 1,
-            delivery.body.len(),
-            operation
-                .and_then(OperationRef::kind_hint)
-                .map(Kind::as_str),
-            delivery.reason().as_str(),
-            key.map(|_| delivery.dedupe_until.as_millis()),
-        ))
-    }
-}
-
-/// Captures new deliveries, and queues those that name an operation; one that waits for it already is
-/// pulled forward.
-async fn capture(
-    connection: &mut SqliteConnection,
-    new: &[&NewDelivery],
-    keys: Keys,
-) -> Result<(), sqlx::Error> {
-    let mut waiting = new.iter().peekable();
-    while waiting.peek().is_some() {
-        let (mut rows, mut blob) = (Vec::new(), Vec::new());
-        while blob.len() < MAX_BYTES
-            && let Some(delivery) = waiting.next()
-        {
-            rows.push(Row::new(delivery, keys, &mut blob)?);
-        }
-        sqlx::query(CAPTURE)
-            .bind(document(&rows)?)
-            .bind(blob)
-            .execute(&mut *connection)
-            .await?;
-    }
-    Ok(())
-}
-
 /// Nothing to do when every operation it may mean has settled, or when an item waits under its short id
 /// (which looks at all of them). An item under a full name is the conflict's to find: it may be another's.
 const QUEUE_DUPLICATE: &str = "
@@ -334,12 +206,4 @@ async fn wake_again(
         .execute(connection)
         .await?;
     Ok(())
-}
-
-fn document(rows: &impl Serialize) -> Result<String, sqlx::Error> {
-    serde_json::to_string(rows).map_err(unwritable)
-}
-
-fn unwritable(error: serde_json::Error) -> sqlx::Error {
-    sqlx::Error::Encode(error.into())
 }

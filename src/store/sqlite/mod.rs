@@ -3,6 +3,7 @@
 pub(super) mod alerts;
 mod audit;
 pub(super) mod backup;
+mod capture;
 pub(super) mod claim;
 mod commit;
 pub(super) mod deliveries;

@@ -1,6 +1,7 @@
 //! The store through its public seam, on real files, with a shell's view of them beside it.
 
 mod audit;
+mod capture;
 mod deliveries;
 mod lists;
 mod open;
